@@ -1,8 +1,9 @@
 # `make demo` and `make test` do all the set-up on a fresh machine; each makes its own virtual environment in .venv.
 PYTHON ?= python3
-BIN := .venv/bin
+# On Windows run make from a shell with the usual tools (Git Bash has them), with PYTHON=python.
+BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 
-.PHONY: demo test test-fast check bench bench-scale alignment pictures clean
+.PHONY: demo test test-fast check dist bench bench-scale alignment pictures clean
 
 demo: .venv/demo
 	@$(BIN)/beholder demo build/demo
@@ -27,6 +28,11 @@ check: .venv/test
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+# The source distribution and the wheel, in dist/.
+dist: .venv/core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
+	$(BIN)/python -m build
+
 # ROUNDS=5 for steadier medians; QUICK=1 for a look in a minute and a half.
 bench: .venv/test
 	$(BIN)/python benchmarks/run.py $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS))
@@ -42,6 +48,7 @@ alignment: .venv/test
 pictures: .venv/test
 	$(BIN)/python docs/pictures.py
 	$(BIN)/python docs/screenshots.py
+	$(BIN)/python docs/tour.py
 
 clean:
 	rm -rf .venv

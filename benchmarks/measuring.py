@@ -24,7 +24,8 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One run of one command. CPU is user and system time, of its own child processes too; `peak_mb` the largest
-    resident size of any one of them; `first_s` from the start to the first request's arrival."""
+    resident size of any one of them; `total_mb` the peak of all of them together, where the system tells (`Memory`);
+    `first_s` from the start to the first request's arrival."""
 
     wall_s: float
     cpu_s: float
@@ -34,6 +35,46 @@ class Sample:
     first_s: float | None = None
     requests: int = 0
     server_cpu_s: float = 0.0
+    total_mb: float | None = None
+
+
+class Memory(threading.Thread):
+    """Looks five times a second how much memory a process and its children have together: their proportional set size,
+    which counts what they share once. Only Linux tells."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.peak_mb: float | None = None
+        self._pid, self._ended = pid, threading.Event()
+
+    def run(self) -> None:
+        while not self._ended.wait(0.2):
+            if (total := sum(map(_resident_bytes, _with_children(self._pid)))) > 0:
+                self.peak_mb = max(self.peak_mb or 0.0, total / _MEGABYTE)
+
+    def end(self) -> float | None:
+        self._ended.set()
+        self.join()
+        return self.peak_mb
+
+
+def _with_children(pid: int) -> Iterator[int]:
+    yield pid
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = file.read_text().split()
+        except OSError:  # it has ended
+            continue
+        for child in children:
+            yield from _with_children(int(child))
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
 def middle(samples: Sequence[Sample], field: str) -> float:
@@ -75,8 +116,11 @@ def measure(command: Sequence[str], *, url: str | None = None, env: Mapping[str,
     errors: list[bytes] = []
     reader = threading.Thread(target=lambda: errors.append(process.stderr.read()))  # type: ignore[union-attr]
     reader.start()
+    memory = Memory(process.pid)
+    memory.start()
     out = process.stdout.read()
     reader.join()
+    total_mb = memory.end()
     _, status, used = os.wait4(process.pid, 0)
     wall_s = time.monotonic() - started
     process.returncode = os.waitstatus_to_exitcode(status)  # or Popen would warn of a child it lost
@@ -95,6 +139,7 @@ def measure(command: Sequence[str], *, url: str | None = None, env: Mapping[str,
         first_s=first - started if isinstance(first, float) else None,
         requests=int(str(seen.get("requests", 0))),
         server_cpu_s=float(str(seen.get("cpu_s", 0.0))),
+        total_mb=total_mb,
     )
 
 

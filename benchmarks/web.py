@@ -6,6 +6,9 @@ The ledger is a real one, built once; the app answers on a real port. Of each pa
 longest of several are shown, against a goal of 300 ms; CPU is the median of what the process used, on a busy machine
 the one to look at. A page about numbers that take longer says so and shows them when they are there: the rows "while …"
 and "meanwhile" are visits during that work, which a process of its own does.
+
+Then, with 20,000 verdicts in a run: how long the first visit of a comparison takes until its numbers are there, and the
+HTML report, of which each case has pictures of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from statistics import median
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from beholder.ledger.types import Entry, RunRecord
 
 VERDICTS, QUICK = 100_000, 10_000
+LARGE = 20_000  # verdicts of the run that is compared and reported on
+GOAL_COMPARE_S, GOAL_REPORT_S = 2, 30
 VISITS = 7
 GOAL_MS = 300
 BATCH = 1000
@@ -69,13 +75,19 @@ def main() -> None:
     for one in visits:
         over = "" if one.median <= GOAL_MS else "  over the goal"
         print(f"{one.page:44} {one.first:8.0f} {one.median:8.0f} {one.longest:8.0f} {one.cpu:8.0f}{over}")
+    large = FOLDER / f"web-{VERSION}-{LARGE}-pictures.db"
+    if not large.exists():
+        build(large, LARGE, own_pictures=True)
+    print(f"\n{LARGE:,} verdicts in a run: seconds, goals {GOAL_COMPARE_S} and {GOAL_REPORT_S}")
+    print(f"{'first visit of a comparison':44} {_first_comparison(large):8.1f}")
+    seconds, cpu, size = _report(large)
+    print(f"{'report':44} {seconds:8.1f} {cpu:8.1f} of CPU, {size / 1e6:.1f} MB")
 
 
 def measured(place: Path, count: int) -> Iterator[Visit]:
     import httpx
 
-    from beholder.web.app import create_app
-    from beholder.web.server import serve_in_thread
+    from beholder.web.server import create_app, serve_in_thread
 
     cases = f"/runs/{RUN}/cases"
     app = create_app(place)
@@ -132,13 +144,41 @@ def measured(place: Path, count: int) -> Iterator[Visit]:
     app.state.background.close()
 
 
-def _wait(client: httpx.Client, path: str) -> None:
+def _first_comparison(place: Path) -> float:
+    import httpx
+
+    from beholder.web.server import create_app, serve_in_thread
+
+    app = create_app(place)
+    with serve_in_thread(app) as site, httpx.Client(base_url=site, trust_env=False, timeout=120) as client:
+        started = time.perf_counter()
+        _wait(client, f"/compare?before={OLDER}&after={RUN}", 0.05)
+        seconds = time.perf_counter() - started
+    app.state.background.close()
+    return seconds
+
+
+def _report(place: Path) -> tuple[float, float, int]:
+    """Seconds, seconds of CPU, and bytes of the report."""
+    import tempfile
+
+    from beholder.ledger.ledger import Ledger
+    from beholder.reports.html_report import write_report
+
+    started, used = time.perf_counter(), time.process_time()
+    with Ledger.open(place, read_only=True) as ledger, tempfile.TemporaryFile() as out:
+        size = write_report(ledger, ledger.run(RUN), out).size
+    return time.perf_counter() - started, time.process_time() - used, size
+
+
+def _wait(client: httpx.Client, path: str, every_s: float = 0.5) -> None:
     while "being worked out" in client.get(path).text:
-        time.sleep(0.5)
+        time.sleep(every_s)
 
 
-def build(place: Path, count: int) -> None:
-    """Two runs of as many verdicts, which differ a little; the newer one was reviewed."""
+def build(place: Path, count: int, *, own_pictures: bool = False) -> None:
+    """Two runs of as many verdicts, which differ a little; the newer one was reviewed. With `own_pictures` no two cases
+    share a picture."""
     from beholder.ledger.ledger import Ledger
     from beholder.reviews.review import find_or_start_review
 
@@ -146,11 +186,12 @@ def build(place: Path, count: int) -> None:
     draft = place.with_suffix(".part")
     for file in place.parent.glob(f"{draft.name}*"):
         file.unlink()
-    with Ledger.open(draft) as ledger:
+    with Ledger.open(draft, create=True) as ledger:
         for run, shift in ((OLDER, 0), (RUN, 1)):
             ledger.start(_record(run, count))
             for start in range(0, count, BATCH):
-                ledger.write(run, [_entry(number, shift) for number in range(start, min(count, start + BATCH))])
+                entries = [_entry(number, shift) for number in range(start, min(count, start + BATCH))]
+                ledger.write(run, [_with_own_pictures(one) for one in entries] if own_pictures else entries)
             ledger.update(run, state="finished")
         for rater in range(RATERS):
             review = find_or_start_review(ledger, RUN, f"rater {rater + 1}")
@@ -229,6 +270,17 @@ def _entry(number: int, shift: int) -> Entry:
     return Entry(number, case, verdict, thumbnails=thumbnails)
 
 
+def _with_own_pictures(entry: Entry) -> Entry:
+    """The entry with pictures under digests of its own."""
+    number = entry.position
+    shots = tuple(sha256(f"{number} {image.role}".encode()).hexdigest() for image in entry.verdict.images)
+    images = tuple(
+        replace(image, digest=shot, source_digest=shot) for image, shot in zip(entry.verdict.images, shots, strict=True)
+    )
+    pictures = tuple((shot, _picture((number + at) % SHOTS)) for at, shot in enumerate(shots))
+    return replace(entry, verdict=replace(entry.verdict, images=images), thumbnails=pictures)
+
+
 def _rating(number: int, rater: int, judge: str) -> Entry:
     """What a person says of a case: about what the judge says, a little higher or lower."""
     from beholder.verdicts.verdict import Outcome
@@ -252,6 +304,7 @@ def _digest(shot: int) -> str:
     return sha256(f"shot {shot}".encode()).hexdigest()
 
 
+@cache
 def _picture(shot: int) -> bytes:
     import io
 

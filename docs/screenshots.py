@@ -16,8 +16,7 @@ from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from beholder import Ledger
-from beholder.web.app import create_app
-from beholder.web.server import serve_in_thread
+from beholder.web.server import create_app, serve_in_thread
 
 DOCS = Path(__file__).parent
 WIDTH, HEIGHT = 1280, 800

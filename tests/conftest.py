@@ -10,7 +10,9 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -35,25 +37,38 @@ _SLOW_FILES = {
     "test_a_batch_ends_whatever_its_provider_does.py",
     "test_a_batch_survives_being_killed.py",
     "test_a_copied_run_is_the_same_run.py",
+    "test_a_budget_outlives_its_processes.py",
+    "test_a_crash_is_no_missed_threshold.py",
     "test_a_foreign_judge_is_brought_along.py",
     "test_a_plan_asks_nobody.py",
+    "test_a_ledger_that_vanishes_stops_its_run.py",
     "test_a_report_is_one_harmless_file.py",
     "test_a_report_says_what_the_run_came_to.py",
     "test_a_report_stays_within_its_size.py",
     "test_a_review_is_blind_until_it_is_rated.py",
     "test_a_run_is_told_in_full.py",
     "test_a_run_on_ray_is_a_run.py",
+    "test_a_run_under_way_is_not_deleted.py",
+    "test_a_script_needs_no_main_guard.py",
+    "test_a_session_ends_well.py",
     "test_a_shift_is_not_a_change.py",
     "test_a_sitting_goes_on_where_it_was.py",
+    "test_a_strangers_suite_takes_no_secrets.py",
+    "test_a_suite_is_run_from_anywhere.py",
+    "test_a_template_gets_plain_data_and_little_time.py",
     "test_aligning_benchmark.py",
     "test_aligning_says_what_people_would.py",
     "test_an_estimate_covers_what_people_would_say.py",
     "test_an_exam_is_the_same_to_the_byte.py",
+    "test_answers_under_way_are_shared.py",
     "test_any_bytes_are_rows.py",
+    "test_batches_and_exams_are_begun_from_python.py",
     "test_batches_are_handed_in_and_collected.py",
     "test_calibrate_learns_what_people_would_say.py",
     "test_compare_and_history.py",
+    "test_damage_is_a_sentence_and_the_rest_is_shown.py",
     "test_damage_rises_and_stays_outside_the_edit.py",
+    "test_decoding_keeps_to_its_memory.py",
     "test_description_has_no_number_where_there_is_no_meaning.py",
     "test_doctor_looks_at_every_server.py",
     "test_every_paper_can_be_judged_and_says_its_truth.py",
@@ -61,14 +76,18 @@ _SLOW_FILES = {
     "test_exports_are_whole_and_harmless.py",
     "test_instruments_are_found.py",
     "test_it_stays_small.py",
+    "test_judging_works_in_any_thread_and_loop.py",
     "test_kill_nine_leaves_a_sound_file.py",
     "test_lists_are_filtered_by_the_database.py",
     "test_luck_does_not_pass.py",
     "test_measure_says_what_the_pixels_say.py",
     "test_misses_are_told.py",
+    "test_no_platform_is_left_out.py",
     "test_no_request_breaks_the_app.py",
     "test_nothing_is_lost_or_paid_for_twice.py",
+    "test_one_process_holds_a_run.py",
     "test_people_stand_beside_the_judge.py",
+    "test_processes_share_a_session.py",
     "test_ratings_go_out_and_come_in.py",
     "test_real_answers_are_read.py",
     "test_requests.py",
@@ -76,6 +95,7 @@ _SLOW_FILES = {
     "test_restyle_knows_the_photo_under_the_style.py",
     "test_runs_and_exports.py",
     "test_runs_are_looked_through.py",
+    "test_several_images_in_one_role_are_shown_in_order.py",
     "test_several_processes_share_a_run.py",
     "test_the_alignment_claims_are_honest.py",
     "test_the_card_tells_judges_apart.py",
@@ -86,6 +106,7 @@ _SLOW_FILES = {
     "test_the_instruments_judge_on_restyles.py",
     "test_the_offline_judge_catches_most.py",
     "test_the_report_command.py",
+    "test_the_tour_runs.py",
     "test_the_view_command.py",
     "test_thumbnails_are_small_and_upright.py",
     "test_two_processes_share_a_ledger.py",
@@ -93,8 +114,10 @@ _SLOW_FILES = {
     "test_what_checks_find_out.py",
     "test_what_is_not_the_demos_is_left_alone.py",
     "test_what_is_written_is_read_back.py",
+    "test_what_was_learned_from_is_found_again_by_name.py",
     "test_who_may_sit_and_in_what.py",
     "test_without_a_judge_the_instruments_measure.py",
+    "test_work_can_be_stopped.py",
     "test_workers_on_ray_keep_to_what_a_run_may_use.py",
     "test_workers_share_a_run.py",
 }
@@ -139,7 +162,13 @@ def _here(host: object) -> bool:
         return False
 
 
+# A test that names no ledger works in a folder of its own: it would leave this file behind, and find it the next time.
+_LEDGER_HERE = f"{Path(__file__).parent.parent.as_uri()}/beholder.db"
+
+
 def _guard(event: str, args: tuple[object, ...]) -> None:
+    if event == "sqlite3.connect" and str(args[0]).startswith(_LEDGER_HERE):
+        raise RuntimeError("this test opens a ledger in the working folder; name one, or go to tmp_path")
     if event == "socket.getaddrinfo":
         host = args[0]
     elif event in ("socket.connect", "socket.sendto") and isinstance(args[1], tuple):
@@ -162,6 +191,12 @@ def _stays_on_loopback() -> Iterator[None]:
     _tried.clear()
     yield
     assert not _tried, f"this test tried to reach {', '.join(_tried)}"
+
+
+@pytest.fixture(autouse=True)
+def _trusts_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A test begins without trusted suites, and never touches those of whoever runs it."""
+    monkeypatch.setenv("BEHOLDER_TRUST_FILE", str(tmp_path_factory.getbasetemp() / f"trusted-{uuid4().hex}.txt"))
 
 
 @pytest.fixture
@@ -196,6 +231,7 @@ def violations() -> Callable[[Page], list[tuple[str, list[str]]]]:
     axe = Axe()
 
     def violations(page: Page) -> list[tuple[str, list[str]]]:
+        page.wait_for_load_state("load")  # elements are there before the stylesheet is: their colors would be wrong
         found = axe.run(page).response["violations"]
         return [(one["id"], [node["html"][:200] for node in one["nodes"]][:3]) for one in found]
 
@@ -220,3 +256,14 @@ def _lacking(why: str, what: str = "browser to test in") -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(f"no {what}: {why}")
     pytest.skip(f"no {what}: {why}")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder beside the repository that holds the seeds and the data; continuous integration must have it."""
+    folder = Path(__file__).parents[2] / "shared"
+    if not folder.is_dir():
+        if os.environ.get("CI"):
+            pytest.fail(f"CI runs with the shared folder, and {folder} is not there")
+        pytest.skip(f"the shared folder is not at {folder}")
+    return folder

@@ -43,18 +43,15 @@ from imagenhub import Edits
 from beholder.judges.recorded import RecordedAnswer, Rescorer
 from beholder.rubrics.load import load_rubric
 from beholder.statistics.aspects import find_column
-from beholder.statistics.bootstrap import ClusterBootstrap, Estimate, Statistic
-from beholder.statistics.calibration import absolute_error_statistic, one_rater_statistics, rank_correlation_statistic
-from beholder.statistics.calibration_recipes import RECIPES, CalibrationRecipe, assign_folds
-from beholder.statistics.calibration_task import (
-    CalibrationTask,
-    ExtraFeatures,
-    TaskOptions,
-    build_task,
-    fit_map,
-    measure_pixels,
-    predict_out_of_fold,
+from beholder.statistics.bootstrap import ClusterBootstrap, Interval, Statistic
+from beholder.statistics.calibration_evaluation import (
+    absolute_error_statistic,
+    one_rater_statistics,
+    rank_correlation_statistic,
 )
+from beholder.statistics.calibration_features import ExtraFeatures, measure_pixels
+from beholder.statistics.calibration_recipes import RECIPES, CalibrationRecipe, assign_folds
+from beholder.statistics.calibration_task import CalibrationTask, TaskOptions, build_task, fit_map, predict_out_of_fold
 from beholder.statistics.data import Floats, Scores, read_ratings, tabulate_verdicts
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "foreign-judge"
@@ -139,7 +136,7 @@ def predicted(
 
 def measured(
     tested: CalibrationTask, said: Mapping[str, Floats], draws: ClusterBootstrap
-) -> dict[str, dict[str, Estimate]]:
+) -> dict[str, dict[str, Interval]]:
     """ρ and error of each, and paired differences, all over the same draws."""
     rater_rho, rater_error = one_rater_statistics(tested.ratings.values)
     rho = {name: rank_correlation_statistic(one, tested.mean) for name, one in said.items() if name != CONSTANT}

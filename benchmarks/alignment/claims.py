@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from beholder.reports.formatting import format_interval, numbers_table, print_table
-from beholder.statistics.bootstrap import Estimate
+from beholder.reports.text import format_interval, numbers_table, print_table
+from beholder.statistics.bootstrap import Interval
 from beholder.statistics.data import Bools
 
 DEFAULT = Path(__file__).parents[2] / ".." / "shared" / "data"
@@ -22,7 +22,7 @@ class Claim:
     """`what` should have a value of `aim` or more; with `surely` its whole interval should lie above the aim."""
 
     what: str
-    found: Estimate
+    found: Interval
     aim: float
     surely: bool = False
 
@@ -48,7 +48,7 @@ class Table:
     title: str
     notes: Sequence[str]
     headings: Sequence[str]
-    rows: Mapping[str, Mapping[str, Estimate]]
+    rows: Mapping[str, Mapping[str, Interval]]
     claims: Sequence[Claim] = ()
     told: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)

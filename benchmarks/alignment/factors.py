@@ -29,8 +29,12 @@ from claims import Claim, Table
 from beholder.judges.recorded import Rescorer, read_recorded
 from beholder.rubrics.load import load_rubrics
 from beholder.statistics.aspects import match_aspects
-from beholder.statistics.bootstrap import ClusterBootstrap, Estimate, Statistic
-from beholder.statistics.calibration import absolute_error_statistic, average_statistics, one_rater_statistics
+from beholder.statistics.bootstrap import ClusterBootstrap, Interval, Statistic
+from beholder.statistics.calibration_evaluation import (
+    absolute_error_statistic,
+    average_statistics,
+    one_rater_statistics,
+)
 from beholder.statistics.calibration_recipes import RECIPES, CalibrationRecipe, TrainingData
 from beholder.statistics.calibration_task import CalibrationTask, TaskOptions, build_task, fit_map, predict_out_of_fold
 from beholder.statistics.data import Floats, read_ratings, tabulate_verdicts
@@ -116,7 +120,7 @@ class Errors:
             for name in (MAP, RAW, CONSTANT, RATER)
         }
 
-    def estimated(self, draws: ClusterBootstrap, one: Mapping[str, Statistic]) -> dict[str, Estimate]:
+    def estimated(self, draws: ClusterBootstrap, one: Mapping[str, Statistic]) -> dict[str, Interval]:
         def statistics(weights: Floats) -> dict[str, Floats]:
             found = {name: statistic(weights) for name, statistic in one.items()}
             return found | {GAIN: found[CONSTANT] - found[MAP]}
@@ -126,8 +130,8 @@ class Errors:
 
 def tables(fit: Path, data: Path) -> list[Table] | None:
     same = fit.resolve() == data.resolve()
-    rows: dict[str, dict[str, Estimate]] = {}
-    others: dict[str, dict[str, Estimate]] = {}
+    rows: dict[str, dict[str, Interval]] = {}
+    others: dict[str, dict[str, Interval]] = {}
     constant, told, cases = "", "", 0
     for judge in JUDGES:
         tested = tasks_of(data, judge)

@@ -31,8 +31,7 @@ def visit(ledger: Path, run: str) -> Page:
     """Serves the ledger on a port of this machine and visits the run."""
     import httpx
 
-    from beholder.web.app import create_app
-    from beholder.web.server import serve_in_thread
+    from beholder.web.server import create_app, serve_in_thread
 
     app = create_app(ledger)
     with serve_in_thread(app) as site, httpx.Client(base_url=site, trust_env=False, timeout=120) as client:

@@ -6,10 +6,11 @@
     │   ├── LedgerError        the ledger cannot be used: locked, read-only, damaged, from a newer version, disk full
     │   │   └── LedgerGone     the ledger's server cannot be reached at the moment
     │   ├── RubricError        a rubric, style or prompt file is wrong; carries every problem with line and key
-    │   └── SetupError         a judge cannot be asked at all: no key, unknown model, a missing extra
+    │   ├── SetupError         a judge cannot be asked at all: no key, unknown model, a missing extra
+    │   └── UntrustedSuite     a suite file asks for what its user has to allow first
     ├── ImageError             an image cannot be used: becomes the outcome `unreadable`
     ├── OverBudget             a call was not made because of the budget: becomes the outcome `over_budget`
-    ├── Waiting                the answer will come later, from a provider's batch: there is no verdict yet
+    ├── Waiting                there is no verdict yet: the answer comes later, by batch, or the run was stopped first
     ├── Unreachable            the judge gave no answer after every retry: becomes the outcome `unreachable`
     └── AnswerError            an answer breaks the rubric's form: repaired once, then the outcome `invalid`
 
@@ -72,9 +73,27 @@ class RubricError(UsageError):
         self.problems = tuple(problems)
         super().__init__("\n".join(f"{source}: {problem}" for problem in self.problems))
 
+    def __reduce__(self) -> tuple[object, ...]:  # an exception is made again of its message, unless it says otherwise
+        return type(self), (self.source, self.problems), self.__dict__
+
 
 class SetupError(UsageError):
     """A judge cannot be asked at all."""
+
+
+class UntrustedSuite(UsageError):
+    """A suite file would send keys or images where only its user may have them sent. `reasons` says what and where."""
+
+    def __init__(self, source: str, reasons: Sequence[str]) -> None:
+        self.source = source
+        self.reasons = tuple(reasons)
+        super().__init__(
+            f"{source} is not trusted yet: {'; '.join(self.reasons)}. If that is what you want, say so once "
+            "(--trust-suite or trust_suite=True); it holds until the file changes."
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.source, self.reasons), self.__dict__
 
 
 class ImageError(BeholderError):
@@ -86,7 +105,7 @@ class OverBudget(BeholderError):
 
 
 class Waiting(BeholderError):
-    """The answer is not available yet: its request is in a batch, or will be in the next one."""
+    """The answer is not available yet: it comes later, by batch, or the run was stopped while it waited for it."""
 
 
 class Unreachable(BeholderError):
@@ -103,3 +122,6 @@ class AnswerError(BeholderError):
     def __init__(self, complaints: Sequence[str]) -> None:
         self.complaints = tuple(complaints)
         super().__init__("; ".join(self.complaints))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.complaints,), self.__dict__

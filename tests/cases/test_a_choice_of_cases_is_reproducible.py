@@ -50,5 +50,5 @@ def test_a_limited_shuffle_is_the_start_of_the_whole() -> None:
 
 def test_a_shuffle_that_outgrows_memory_waits_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     held = list(select_rows(ROWS, shuffle=1))
-    monkeypatch.setattr("beholder.cases.validation.KEPT_BYTES", 100)
+    monkeypatch.setattr("beholder.cases.sources.KEPT_BYTES", 100)
     assert list(select_rows(ROWS, shuffle=1)) == held

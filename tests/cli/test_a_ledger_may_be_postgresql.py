@@ -16,8 +16,7 @@ from support.web import worked_out
 
 from beholder.ledger.ledger import Ledger
 from beholder.testing.server import JudgeServer
-from beholder.web.app import create_app
-from beholder.web.server import serve_in_thread
+from beholder.web.server import create_app, serve_in_thread
 
 COUNT = 8
 
@@ -176,8 +175,8 @@ def test_a_damaged_one_is_told(run: Any, judged: str, postgres: Server) -> None:
     postgres.sql("UPDATE verdicts SET outcome = 'refused' WHERE case_id = 'c2'", database=name)
     done = run("ledger", "check", "--ledger", judged)
     assert done.code == 1
-    assert "answer 1 is not the text that was stored under its digest" in done.out
-    assert "the verdict on 'c2' stands in lists as something else than it is" in done.out
+    assert "answer 1 (row 1 of answers) is not the text that was stored under its digest" in done.out
+    assert "of verdicts) stands in lists as something else than it is" in done.out
     postgres.sql("DELETE FROM verdicts WHERE case_id IN ('c2', 'c1')", "DELETE FROM answers", database=name)
     done = run("ledger", "check", "--json", "--ledger", judged)
     assert done.code == 1

@@ -140,7 +140,7 @@ def test_a_run_of_the_ledger_against_people_and_against_another_run(
     run: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BEHOLDER_LEDGER", raising=False)
-    with Ledger.open(folder / "beholder.db") as book:
+    with Ledger.open(folder / "beholder.db", create=True) as book:
         for name in ("aaa111", "bbb222"):
             book.start(run_record(name, name=name, total=6))
             said = [verdict(at, case=f"p{at}") for at in range(1, 7)]
@@ -160,23 +160,35 @@ def test_a_run_of_the_ledger_against_people_and_against_another_run(
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
-        ("--scores scores.csv", "Say with what to compare: --ratings FILE for people, --with RUN for another judge."),
-        ("latest --scores scores.csv --ratings ratings.csv", "Give a run ('latest') or --scores, not both."),
-        ("--scores scores.csv --ratings ratings.csv --with x", "--ratings (people) or --with (another judge)"),
+        (
+            "--scores scores.csv",
+            "Say with what to compare: a file of ratings of people (--ratings or ratings=), or a run",
+        ),
+        (
+            "latest --scores scores.csv --ratings ratings.csv",
+            "Give a run ('latest') or files of scores (--scores or scores=), not both.",
+        ),
+        (
+            "--scores scores.csv --ratings ratings.csv --with x",
+            "Give ratings (of people) or another judge (--with or with_=)",
+        ),
         ("--scores scores.csv --ratings ratings.csv --against median", "--against is one of mean, each"),
         ("--scores scores.csv --ratings ratings.csv --scale 7..1", "such as 1..7, not '7..1'"),
         ("--scores scores.csv --ratings ratings.csv --scale joy=1..7", "'joy'; there are realism, detail"),
-        ("--scores scores.csv --ratings ratings.csv --only task", "--only is written GROUP=VALUE"),
-        ("--scores scores.csv --ratings ratings.csv --only task=x", "has such a group; there are: none (--cases FILE"),
+        ("--scores scores.csv --ratings ratings.csv --only task", "is written GROUP=VALUE"),
+        (
+            "--scores scores.csv --ratings ratings.csv --only task=x",
+            "has a group 'task', of which some are to be kept; there are: none",
+        ),
         (
             "--scores scores.csv --ratings ratings.csv --cases cases.csv --only kind=x",
-            "--only asks for 'kind', and no case of gpt has such a group; there are: source, task.",
+            "No case of gpt has a group 'kind', of which some are to be kept; there are: source, task.",
         ),
         ("--scores scores.csv --ratings ratings.csv --cases cases.csv --only task=x", "has task 'x'; there is: a, b."),
         ("--scores scores.csv --ratings ratings.csv --scale 1..5", "the judge gives 'realism' 6, which is not on it"),
         ("--scores scores.csv --ratings ratings.csv --map realism=avg(q", "'avg(q' is neither a criterion of gpt nor"),
-        ("", "Name a RUN of a ledger (--ledger), or give what a judge said in a file, --scores FILE."),
-        ("--ratings ratings.csv", "Name a RUN of a ledger (--ledger), or give what a judge said in a file"),
+        ("", "Name a run of a ledger, or give what a judge said in a file (--scores or scores=)."),
+        ("--ratings ratings.csv", "Name a run of a ledger, or give what a judge said in a file"),
         ("--scores scores.csv --ratings ratings.csv --group model", "is in a group 'model'; there are: none"),
         ("--scores scores.csv --with two.csv", "holds 2 judges (gpt, gemini), not one"),
     ],

@@ -77,9 +77,7 @@ def unusable(folder: Path) -> dict[str, Path]:
     return files
 
 
-@pytest.mark.parametrize(
-    "name", ["text.png", "short.png", "empty.png", "wide.png", "loop.png", "dir.png", "missing.png"]
-)
+@pytest.mark.parametrize("name", ["text.png", "short.png", "empty.png", "wide.png"])
 def test_an_image_that_cannot_be_used(run: Any, folder: Path, server: JudgeServer, name: str) -> None:
     unusable(folder)
     done = run(EDIT.replace("after.png", name) + f"--judge openai:test --base-url {server.openai_url}")
@@ -90,13 +88,22 @@ def test_an_image_that_cannot_be_used(run: Any, folder: Path, server: JudgeServe
     assert "Traceback" not in done.out + done.err
 
 
+@pytest.mark.parametrize("name", ["loop.png", "dir.png", "missing.png"])
+def test_a_path_without_an_image_file_is_wrong_use(run: Any, folder: Path, server: JudgeServer, name: str) -> None:
+    unusable(folder)
+    done = run(EDIT.replace("after.png", name) + f"--judge openai:test --base-url {server.openai_url}")
+    assert (done.code, done.out) == (2, "")
+    assert f"the image 'edited': {name} " in done.err
+    assert server.received == []
+
+
 def test_a_hostile_file_name_cannot_speak_to_the_terminal(run: Any, folder: Path, server: JudgeServer) -> None:
     name = "a\x1b[2J\nb.png"
     done = run(
         *("judge", "edit-preservation", "before.png", name, "--set", "instruction=x"),
         *("--judge", "openai:test", "--base-url", server.openai_url),
     )
-    assert done.code == 3
+    assert done.code == 2
     assert "\x1b[2J" not in done.out + done.err
 
 

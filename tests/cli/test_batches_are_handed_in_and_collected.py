@@ -56,11 +56,11 @@ class Desk:
         return self.server.batches.jobs
 
     def outcomes(self) -> dict[str, str]:
-        with Ledger.open(self.folder / "runs.db") as ledger:
+        with Ledger.open(self.folder / "runs.db", create=True) as ledger:
             return {one.case: str(one.outcome) for one in ledger.verdicts("latest")}
 
     def record(self) -> Any:
-        with Ledger.open(self.folder / "runs.db") as ledger:
+        with Ledger.open(self.folder / "runs.db", create=True) as ledger:
             return ledger.run()
 
 
@@ -89,6 +89,16 @@ def test_a_run_is_handed_in_looked_at_and_collected(desk: Desk, judge: str) -> N
     assert len(desk.server.received) == COUNT
     assert desk.server.batches.files == {}  # nobody else keeps the images
     assert desk("collect").code == 2
+
+
+def test_a_threshold_is_no_pass_while_the_run_waits(desk: Desk) -> None:
+    desk.server.batches.courses.append(Course(looks=1))
+    for command in (("run", "--batch"), ("collect",)):
+        done = desk(*command, "--fail-under", "10")
+        assert (done.code, desk.outcomes()) == (4, {})
+        assert "the thresholds are not decided until the batch has ended" in done.err
+    assert desk("collect", "--fail-under", "10").code == 0
+    assert desk.outcomes() == ALL
 
 
 @pytest.mark.parametrize("judge", MODELS)
@@ -124,7 +134,7 @@ def test_what_failed_or_expired_is_handed_in_again(desk: Desk, judge: str) -> No
     assert len(desk.jobs[1].keys) == 2
     desk("collect")
     assert desk.outcomes() == ALL
-    with Ledger.open(desk.folder / "runs.db") as ledger:
+    with Ledger.open(desk.folder / "runs.db", create=True) as ledger:
         assert sorted(one.attempts for one in ledger.verdicts("latest")) == [1, 1, 2, 2]
 
 
@@ -181,6 +191,26 @@ def test_an_invalid_answer_is_repaired_in_a_following_batch(desk: Desk, good: di
     assert "does not have the required form" in desk.server.received[-1].texts[-1]
     desk("collect")
     assert desk.outcomes() == ALL
+    with Ledger.open(desk.folder / "runs.db") as ledger:
+        told = [one for case in ALL for one in ledger.transcripts("latest", case)["edit-preservation"]]
+    [repaired] = [one for one in told if len(one.turns) > 1]
+    assert [json.loads(turn.answer) for turn in repaired.turns] == [{"criteria": {}}, good]
+
+
+@pytest.mark.parametrize("repaired", [True, False])
+def test_missing_reasons_are_asked_for_in_a_following_batch(repaired: bool, desk: Desk, good: dict[str, Any]) -> None:
+    lacking = {"criteria": {key: {"score": block["score"]} for key, block in good["criteria"].items()}}
+    desk.server.say(lacking, *[good] * (COUNT - 1), good if repaired else "no JSON")
+    desk("run", "--batch")
+    desk("collect")
+    assert len(desk.jobs[1].keys) == 1
+    desk("collect")
+    assert (desk.outcomes(), len(desk.jobs), len(desk.server.received)) == (ALL, 2, COUNT + 1)
+    with Ledger.open(desk.folder / "runs.db") as ledger:
+        flags = {flag.flag for verdict in ledger.verdicts("latest") for flag in verdict.flags}
+    assert flags & {"repair_asked", "empty_reason"} == (
+        {"repair_asked"} if repaired else {"repair_asked", "empty_reason"}
+    )
 
 
 def test_an_invalid_answer_is_repaired_live_if_asked(desk: Desk) -> None:
@@ -288,7 +318,7 @@ def test_a_provider_that_takes_no_jobs_now_is_asked_the_next_time(desk: Desk, ju
 def test_cancelling_cancels_at_the_provider_and_nothing_is_asked_again_by_itself(desk: Desk) -> None:
     desk.server.batches.courses.append(Course(looks=5, expired=2))
     desk("run", "--batch")
-    assert "1 jobs are cancelled" in desk("collect", "--cancel").err
+    assert "1 jobs are canceled" in desk("collect", "--cancel").err
     assert desk.jobs[0].canceled
     desk("collect")
     assert (list(desk.outcomes().values()), len(desk.jobs), desk.record().state) == (["scored"] * 2, 1, "interrupted")
@@ -366,7 +396,7 @@ def test_a_jury_waits_for_its_slowest_juror(desk: Desk) -> None:
         assert desk._run(f"{command.split()[0]} suite.yaml --json {' '.join(command.split()[1:])}").code == 0
         assert len(desk.outcomes()) == scored
     assert (desk.outcomes(), len(desk.jobs), len(desk.server.received)) == (ALL, 3, 3 * COUNT)
-    with Ledger.open(desk.folder / "runs.db") as ledger:
+    with Ledger.open(desk.folder / "runs.db", create=True) as ledger:
         assert {one.jury.answered for one in ledger.verdicts("latest") if one.jury} == {3}
 
 

@@ -34,7 +34,7 @@ def book(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("BEHOLDER_LEDGER", raising=False)
     rng = np.random.default_rng(0)
     rated = ["case,rater,aspect,score"]
-    with Ledger.open(folder / "beholder.db") as ledger:
+    with Ledger.open(folder / "beholder.db", create=True) as ledger:
         ledger.start(run_record("aaa111", name="kind", total=CASES))
         entries = []
         for number in range(CASES):
@@ -118,7 +118,7 @@ def test_the_pixels_are_learned_from_and_measured_again(run: Any, book: Path) ->
 
 def test_an_assertion_is_learned_as_that_of_its_style(run: Any, book: Path) -> None:
     rng = np.random.default_rng(3)
-    with Ledger.open(book / "beholder.db") as ledger:
+    with Ledger.open(book / "beholder.db", create=True) as ledger:
         for run_id, style in (("ccc333", "Anime"), ("ddd444", "Oil")):
             ledger.start(run_record(run_id, name=style, total=CASES))
             entries = []
@@ -175,7 +175,7 @@ def test_plain_files_do_as_well_as_a_run(run: Any, book: Path) -> None:
         cases.append({"id": f"photo-{number:05d}/model-a", "source": f"photo {number // 2}", **images})
     (book / "cases.jsonl").write_text("\n".join(map(json.dumps, cases)), "utf-8")
     given = "calibrate --scores scores.csv --ratings ratings.csv --cases cases.jsonl --map 'Unchanged regions=looks'"
-    assert "say which with --judge: mine, theirs" in run(f"{given} {FEW}").err
+    assert "say which (--judge or judge=): mine, theirs" in run(f"{given} {FEW}").err
     done = run(
         f"{given} --judge mine --features features.csv --measure --scale 0..10 --rating-scale 1..7 -o c.json {FEW}"
     )
@@ -222,7 +222,7 @@ def test_a_run_a_judge_and_a_score_apply_it(run: Any, book: Path, server: JudgeS
     ("words", "says"),
     [
         ("--for luck", "--for is one of error, rank"),
-        ("--try magic", "--try takes constant, offset"),
+        ("--try magic", "There is no map 'magic' to try; there are constant, offset"),
         ("--aspect nothing", "Nobody rated the aspect 'nothing'"),
         ("--group nothing", "in a group 'nothing'"),
         ("--under-test nothing", "in a group 'nothing'"),
@@ -248,7 +248,7 @@ def test_a_suite_may_name_a_calibration(run: Any, book: Path) -> None:
 
 def test_a_verdict_of_another_judge_is_not_calibrated_in_silence(run: Any, book: Path) -> None:
     assert run(f"calibrate aaa111 --ratings ratings.csv -o c.json {FEW}").code == 0
-    with Ledger.open(book / "beholder.db") as ledger:
+    with Ledger.open(book / "beholder.db", create=True) as ledger:
         ledger.start(run_record("bbb222", name="other", total=1))
         ledger.write("bbb222", [entry(0, replace(verdict(0), judge="google:gemini"))])
     said = json.loads(run("export bbb222 --to jsonl --calibration c.json").out)["calibrated"]["Unchanged regions"]

@@ -159,7 +159,7 @@ def test_criteria_have_the_titles_of_the_rubric_and_json_their_keys(run: Any, bu
 def test_criteria_that_are_called_the_same_are_told_apart(run: Any, builds: Path) -> None:
     rubric = load_rubric("edit-preservation")
     same = structs.replace(rubric, criteria=tuple(structs.replace(one, title="Kept") for one in rubric.criteria))
-    with Ledger.open(builds / "beholder.db") as ledger:
+    with Ledger.open(builds / "beholder.db", create=True) as ledger:
         for name in ("before", "after"):
             ledger.start(run_record(name, name=name, total=4, rubrics=(msgspec.to_builtins(same),)))
             ledger.write(name, [entry(at) for at in range(4)])
@@ -188,16 +188,19 @@ def test_plain_files_are_compared_without_a_ledger(run: Any, builds: Path) -> No
     assert "each is taken as independent" in done.out
 
 
-def test_why_a_gate_is_open_is_said_where_interval_and_test_disagree(run: Any, builds: Path) -> None:
+def test_a_gate_is_undecided_where_interval_and_test_disagree(run: Any, builds: Path) -> None:
     lines = ["case,judge,aspect,score"]
     lines += [f"c{at},{judge},clarity,{4 - (judge == 'b' and at < 4)}" for at in range(60) for judge in "ab"]
     (builds / "both.csv").write_text("\n".join(lines), "utf-8")
     command = "compare --scores both.csv --fail-on regression --on clarity"
     done = run(command)
-    assert (done.code, done.err) == (0, "")
-    said = "but the permutation test does not agree (p = 0.125), so that no regression is shown."
-    assert said in done.out
-    assert said in json.loads(run(f"{command} --json").out)["gate"]["doubted"]["clarity"]
+    said = "but the permutation test does not agree (p = 0.125): neither a regression nor an all-clear."
+    assert (done.code, said in done.err, said in done.out) == (4, True, False)
+    as_json = run(f"{command} --json")
+    gate = json.loads(as_json.out)["gate"]
+    assert (as_json.code, gate["status"]) == (4, "undecided")
+    assert said in gate["doubted"]["clarity"]
+    assert said in gate["undecided"]["clarity"]
     held = run(f"{command.replace('regression', 'inconclusive')}")
     assert held.code == 1
     assert (said in held.err, said in held.out) == (True, False)
@@ -218,15 +221,16 @@ def _build(ledger: Ledger, id_: str, scores: list[float | None], name: str = "")
 @pytest.fixture
 def sparse(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Builds that lost scores: `half`, and `none` all of them; `few` of three cases, each lower in
-    `fewer`; and four that are the same, `nightly`."""
+    `fewer`; `nothing`, as `none`; and four that are the same, `nightly`."""
     monkeypatch.delenv("BEHOLDER_LEDGER", raising=False)
     scores = [0.7 + 0.01 * (at % 5) for at in range(12)]
-    with Ledger.open(folder / "beholder.db") as ledger:
+    with Ledger.open(folder / "beholder.db", create=True) as ledger:
         for night in range(4):
             _build(ledger, f"r{night}", [*scores], "nightly")
         _build(ledger, "whole", [*scores])
         _build(ledger, "half", [*scores[:6], *[None] * 6])
         _build(ledger, "none", [None] * 12)
+        _build(ledger, "nothing", [None] * 12)
         _build(ledger, "few", [0.8, 0.7, 0.9])
         _build(ledger, "fewer", [0.65, 0.55, 0.75])
     return folder
@@ -237,7 +241,7 @@ def test_an_open_gate_and_its_headline_speak_of_the_cases_that_were_lost(run: An
     assert (done.code, done.err) == (0, "")
     assert "6 of 12 cases lost their score; had each the lowest, score would be worse by 0.359" in done.out
     assert "Of the others only: half (half) is the same as whole (whole) on every one of these 6 cases." in done.out
-    assert done.out.rstrip().endswith("and beholder run --max-unscored one that has too many without a score.")
+    assert done.out.rstrip().endswith("and `max_unscored` of a run one that has too many without a score.")
     assert "⚠️ **No regression shown, and cases lost**" in (sparse / "pr.md").read_text("utf-8")
     assert run("compare whole half --fail-on inconclusive").code == 1
 
@@ -246,12 +250,12 @@ def test_an_open_gate_and_its_headline_speak_of_the_cases_that_were_lost(run: An
     ("runs", "flags", "code", "said"),
     [
         ("whole none", "", 3, ""),
-        ("whole none", "--fail-on regression", 2, "nothing to decide 'score' by"),
-        ("whole none", "--fail-on regression --margin score=0.1", 2, "nothing to decide 'score' by"),
+        ("whole none", "--fail-on regression", 4, "nothing to decide 'score' by"),
+        ("whole none", "--fail-on regression --margin score=0.1", 4, "nothing to decide 'score' by"),
         ("whole none", "--fail-on inconclusive", 1, "score: no case has a number in both runs"),
-        ("none none", "--fail-on regression --margin score=0.1", 2, "nothing to decide 'score' by"),
+        ("none nothing", "--fail-on regression --margin score=0.1", 4, "nothing to decide 'score' by"),
         ("few fewer", "", 0, ""),
-        ("few fewer", "--fail-on regression", 2, "score fell by 0.15, and 3 groups of cases cannot tell"),
+        ("few fewer", "--fail-on regression", 4, "score fell by 0.15, and 3 groups of cases cannot tell"),
     ],
 )
 def test_what_cannot_be_decided_is_shown_and_written_all_the_same(
@@ -260,7 +264,7 @@ def test_what_cannot_be_decided_is_shown_and_written_all_the_same(
     done = run(f"compare {runs} {flags} --markdown pr.md --junit junit.xml")
     assert done.code == code
     assert said in done.err
-    if runs != "none none":
+    if runs != "none nothing":
         assert re.search(r"^score +[03] ", done.out, re.MULTILINE)
         assert "| <code>score</code> |" in (sparse / "pr.md").read_text("utf-8")
     if "none" in runs:
@@ -327,7 +331,7 @@ def restyles(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two runs of a rubric with grades and assertions, judged by two judges."""
     monkeypatch.delenv("BEHOLDER_LEDGER", raising=False)
     rubric = msgspec.to_builtins(load_rubric("restyle"))
-    with Ledger.open(folder / "beholder.db") as ledger:
+    with Ledger.open(folder / "beholder.db", create=True) as ledger:
         for name, fails, judge in (("one", 2, "openai:a"), ("two", 9, "openai:b")):
             suite = {"rubric": "restyle", "judges": [judge]}
             ledger.start(run_record(name, name=name, total=12, suite=suite, rubrics=(rubric,), state="finished"))
@@ -386,4 +390,31 @@ def test_runs_without_a_case_in_common_are_wrong_use(run: Any, restyles: Path) -
     assert "cannot be compared" in done.out
     assert "odd (odd) is running: it has 2 of 5 verdicts." in done.out
     assert "\x1b" not in done.out
-    assert run("compare odd odd --fail-on regression").code == 2
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--fail-on regression",
+        "--fail-on inconclusive --json",
+        "--junit junit.xml",
+        "--fail-on regression --markdown pr.md",
+    ],
+)
+@pytest.mark.parametrize("runs", ["same latest", "bad bad", "latest bad"])
+def test_a_gate_on_one_run_and_itself_is_wrong_use(run: Any, builds: Path, runs: str, flags: str) -> None:
+    if runs == "same latest":
+        assert run("runs delete bad --yes").code == 0  # a nightly gate whose new run was never made
+    done = run(f"compare {runs} {flags}")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "so that it could never fail; name an older run first" in done.err
+    assert not (builds / "pr.md").exists()
+    assert not (builds / "junit.xml").exists()
+
+
+@pytest.mark.parametrize("before", ["previous", "latest~1", "tag:baseline", "tag:nightly~1", "same"])
+def test_the_run_before_may_be_named_by_its_place_or_tag(run: Any, builds: Path, before: str) -> None:
+    run("runs tag same baseline")
+    done = run(f"compare {before} latest --fail-on regression --json")
+    assert done.code == 1
+    assert json.loads(done.out)["before"].startswith("same (")

@@ -12,6 +12,10 @@ from typing import Any
 
 import pytest
 
+from beholder.testing.__main__ import answer_by_schema
+from beholder.testing.base import Fault, Received
+from beholder.testing.server import JudgeServer
+
 Serving = Callable[..., str]
 
 
@@ -31,6 +35,15 @@ def serving() -> Iterator[Serving]:
                     self.send_header("Content-Length", str(len(body)))
                     self.end_headers()
                     self.wfile.write(body.encode())
+
+                def do_POST(self) -> None:
+                    self.rfile.read(int(self.headers["Content-Length"]))
+                    choice = {"message": {"content": '{"color": "red"}'}, "finish_reason": "stop"}
+                    reply = json.dumps({"model": "m", "choices": [choice]})
+                    self.send_response(200)
+                    self.send_header("Content-Length", str(len(reply)))
+                    self.end_headers()
+                    self.wfile.write(reply.encode())
 
                 def log_message(self, *_: object) -> None:
                     """Nothing is logged."""
@@ -84,3 +97,55 @@ def test_other_weights_under_one_name_are_noted(doctor: Any, serving: Serving) -
     done = doctor(serving(("qwen3-vl", "models/8b")), serving(("qwen3-vl", "models/8b-awq")))
     assert done.code == 0
     assert "· model: qwen3-vl comes from different places: models/8b, models/8b-awq" in done.out
+
+
+def test_it_says_what_works(doctor: Any, server: JudgeServer) -> None:
+    def keep_to_schema(heard: Received) -> dict[str, object]:
+        filled = answer_by_schema(heard)
+        assert not isinstance(filled, str)
+        return {**filled, "color": "Red"}
+
+    server.say(keep_to_schema)
+    done = doctor(server.openai_url)
+    assert done.code == 0, done.out
+    assert f"✓ answer: openai:qwen3-vl at {server.openai_url} answered as qwen3-vl-2025-08-07" in done.out
+    assert "✓ images: it sees them" in done.out
+    assert "✓ schema: structured output works" in done.out
+    assert "✓ usage: 1117 tokens in, 46 out" in done.out
+    (heard,) = server.received
+    assert len(heard.images) == 1
+    assert heard.schema is not None
+    assert "sk-very-secret" not in done.out
+
+
+def test_it_says_what_does_not(doctor: Any, serving: Serving, server: JudgeServer) -> None:
+    def refuse(heard: Received) -> Fault | str:
+        return Fault.no_structured_output() if heard.schema is not None else "A blue sky."
+
+    server.default = refuse
+    done = doctor(server.openai_url)
+    assert done.code == 0
+    assert "· images: it may not see them: a red square was called 'A blue sky.'" in done.out
+    assert "· schema: no structured output" in done.out
+    received = len(server.received)
+    for own_form in (
+        "It is red.",
+        {"color": "red"},
+        {"color": "red", "form": "JSON"},
+        '```json\n{"color": "red"}\n```',
+    ):
+        server.default = own_form
+        assert "· schema: structured output is accepted and ignored" in doctor(server.openai_url).out
+    prompts = {" ".join((heard.system, *heard.texts)) for heard in server.received[received:]}
+    assert not [prompt for prompt in prompts if "JSON" in prompt or "form" in prompt]  # only the schema says it
+    assert "· usage: it does not say" in doctor(serving(("qwen3-vl", ""))).out
+
+
+def test_a_judge_that_cannot_see_is_a_problem(doctor: Any, server: JudgeServer) -> None:
+    server.default = Fault.status(500, "image input is not supported - hint: you may need to provide the mmproj")
+    done = doctor(server.openai_url)
+    assert done.code == 2
+    assert "✗ answer: openai:qwen3-vl answered 500: image input is not supported" in done.out
+    assert len(server.received) == 1
+    server.default = Fault.refusal("I would rather not.")
+    assert "✗ answer: openai:qwen3-vl" in doctor(server.openai_url).out

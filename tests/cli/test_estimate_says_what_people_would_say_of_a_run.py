@@ -34,7 +34,7 @@ def rows(numbers: range, aspect: str = "unchanged regions") -> str:
 @pytest.fixture
 def judged(folder: Path) -> Path:
     """A ledger with a run of which people rated each third case."""
-    with Ledger.open(folder / "beholder.db") as ledger:
+    with Ledger.open(folder / "beholder.db", create=True) as ledger:
         ledger.start(run_record())
         scored = [entry(number) for number in range(CASES)]
         refused = [entry(number, unscored(number)) for number in range(CASES, CASES + REFUSED)]
@@ -130,7 +130,7 @@ def test_nothing_is_cut_short_in_a_narrow_terminal(
 def test_without_a_run_or_files_it_says_what_to_give(run: Callable[..., Any]) -> None:
     done = run("estimate")
     assert done.code == 2
-    assert "Name a RUN of a ledger (--ledger), or give what a judge said in a file, --scores FILE." in done.err
+    assert "Name a run of a ledger, or give what a judge said in a file (--scores or scores=)." in done.err
 
 
 @pytest.mark.usefixtures("judged")
@@ -138,10 +138,10 @@ def test_without_a_run_or_files_it_says_what_to_give(run: Callable[..., Any]) ->
     ("words", "said"),
     [
         ("--aspect PQ", "Nobody rated the aspect 'PQ'; rated are unchanged regions."),
-        ("--judge-pass 4", "--judge-pass goes with --pass"),
-        ("--width 0", "--width must be above 0"),
-        ("--width inf", "--width must be above 0"),
-        ("--pass nan", "--pass is a score from which a case passes, and nan is none"),
+        ("--judge-pass 4", "judge_pass goes with pass"),
+        ("--width 0", "The width must be above 0"),
+        ("--width inf", "The width must be above 0"),
+        ("--pass nan", "pass is a score from which a case passes, and nan is none"),
         ("--scale PQ=0..10", "Nobody rated the aspect 'PQ', which has a scale"),
         ("--rating-scale 7..1", "A scale is written from its low to its high end"),
         ("--group photographer", "No case of run r1 (nightly) is in a group 'photographer'"),

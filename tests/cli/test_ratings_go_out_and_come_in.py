@@ -14,8 +14,7 @@ from support.reviews import EDIT, RUN, alike, answers, edits, restyles, styled
 
 from beholder.ledger.export import escape_formula, unescape_formula
 from beholder.ledger.ledger import Ledger
-from beholder.reviews.queue import find_next_case
-from beholder.reviews.review import find_or_start_review, list_reviews
+from beholder.reviews.review import find_next_case, find_or_start_review, list_reviews
 from beholder.reviews.sheet import record_rating
 from beholder.verdicts.verdict import Verdict
 
@@ -62,7 +61,7 @@ def test_assertions_come_in_again_too(run: Any, folder: Path) -> None:
 
 
 def test_one_rater_or_one_review_is_exported_alone(run: Any, ledger: Path) -> None:
-    with Ledger.open(ledger) as book:
+    with Ledger.open(ledger, create=True) as book:
         [_, bo] = list_reviews(book, RUN)
     by_name = run("ratings export r1 --rater bo").out
     assert len(by_name.splitlines()) == 1 + 11 * 4
@@ -74,7 +73,7 @@ def test_what_covers_some_criteria_leaves_the_others_open(run: Any, folder: Path
     edits(folder / "beholder.db").close()
     (folder / "some.csv").write_text(f"case,rater,aspect,score\n{FIRST},Cy,Unchanged Regions,4\n", "utf-8")
     assert run("ratings import some.csv --run r1").code == 0
-    with Ledger.open(folder / "beholder.db") as book:
+    with Ledger.open(folder / "beholder.db", create=True) as book:
         [review] = list_reviews(book, RUN)
         [verdict] = book.verdicts(review.id)
     assert [one.score for one in verdict.criteria.values()] == [4, None, None]
@@ -87,7 +86,7 @@ def import_rows(run: Any, folder: Path, *rows: str) -> Any:
 
 
 def only(folder: Path) -> Verdict:
-    with Ledger.open(folder / "beholder.db") as book:
+    with Ledger.open(folder / "beholder.db", create=True) as book:
         [review] = list_reviews(book, RUN)
         [verdict] = book.verdicts(review.id)
     return verdict
@@ -125,7 +124,7 @@ def test_a_rater_is_one_in_any_case_of_letters_and_rates_once(run: Any, folder: 
     done = import_rows(run, folder, f"{FIRST},Ana,unchanged_regions,6", f"{FIRST},ana,Unchanged Regions,2")
     assert done.code == 2
     assert "a second time" in done.err
-    with Ledger.open(folder / "beholder.db") as book:
+    with Ledger.open(folder / "beholder.db", create=True) as book:
         assert list_reviews(book, RUN) == []
     done = import_rows(run, folder, f"{FIRST},Ana,unchanged_regions,6", f"{FIRST},ana,global_consistency,2")
     assert done.out == "Ana: 1 case rated.\n"
@@ -142,7 +141,7 @@ def test_an_apostrophe_that_belongs_to_a_name_stays(run: Any, folder: Path) -> N
     run("ratings export r1 -o ratings.csv")
     edits(folder / "other.db").close()
     assert run("ratings import ratings.csv --run r1 --ledger other.db").code == 0
-    with Ledger.open(folder / "other.db") as book:
+    with Ledger.open(folder / "other.db", create=True) as book:
         assert sorted(review.rater for review in list_reviews(book, RUN)) == sorted(NAMES)
 
 
@@ -184,7 +183,7 @@ def test_what_cannot_be_taken_is_refused_whole(run: Any, folder: Path, why: str)
     done = run("ratings import bad.csv --run r1")
     assert done.code == 2
     assert sentence in done.err
-    with Ledger.open(folder / "beholder.db") as book:
+    with Ledger.open(folder / "beholder.db", create=True) as book:
         assert list_reviews(book, RUN) == []
 
 
@@ -266,7 +265,7 @@ def test_calibrate_takes_the_reviews_of_the_run(run: Any, ledger: Path) -> None:
 
 
 def test_a_review_is_read_like_any_run(run: Any, ledger: Path) -> None:
-    with Ledger.open(ledger) as book:
+    with Ledger.open(ledger, create=True) as book:
         [ana, _] = list_reviews(book, RUN)
     shown = run(f"show {ana.id}").out
     assert "person:Ana" in shown

@@ -62,7 +62,7 @@ def test_a_review_under_way_is_open_and_says_how_much_is_rated(listed: Listed) -
 
 
 def test_a_run_that_was_interrupted_is_not_open(listed: Listed) -> None:
-    with Ledger.open("beholder.db") as ledger:
+    with Ledger.open("beholder.db", create=True) as ledger:
         ledger.update(RUN, state="interrupted")
     assert " interrupted " in listed().splitlines()[1]
     told = [json.loads(line) for line in listed("--json").splitlines()]

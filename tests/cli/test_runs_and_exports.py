@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from support.ledger import case, entry, run_record, unscored, verdict
 
+from beholder.errors import LedgerError
 from beholder.images.prepare import digest
 from beholder.ledger.ledger import Ledger
 from beholder.testing.server import JudgeServer
@@ -29,7 +31,7 @@ def book(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     first = verdict(1, case="p1/anime", images=sent, grade="B", passed=True)
     said = unscored(2, Outcome.REFUSED, case="p2/\x1b[2Jpop", detail="no\x1b[2J")
-    with Ledger.open(folder / "beholder.db") as ledger:
+    with Ledger.open(folder / "beholder.db", create=True) as ledger:
         ledger.start(run_record("aaa111", name="first", total=3, created=datetime.now(UTC) - timedelta(hours=3)))
         ledger.write(
             "aaa111",
@@ -193,9 +195,12 @@ def test_wrong_use_is_one_sentence(run: Any, book: Path, arguments: str, said: s
         assert [record.name for record in ledger.runs()] == ["second [bold]", "first"]
 
 
-def test_a_bad_export_leaves_no_half_file(run: Any, book: Path) -> None:
-    with Ledger.open(book / "beholder.db") as ledger, ledger._writer.begin() as connection:
-        connection.exec_driver_sql("UPDATE verdicts SET body = x'00' WHERE position = 3")
+def test_a_bad_export_leaves_no_half_file(run: Any, book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(verdicts: Iterable[object]) -> Iterator[bytes]:
+        yield b"{}\n"
+        raise LedgerError("The ledger is damaged.")
+
+    monkeypatch.setattr("beholder.api.run.json_lines", fail)
     (book / "out.jsonl").write_text("as it was", "utf-8")
     done = run("export first --to jsonl -o out.jsonl")
     assert (done.code, "damaged" in done.err) == (2, True)
@@ -217,20 +222,20 @@ def test_doctor_finds_everything_well(run: Any, book: Path, monkeypatch: pytest.
 
 
 def test_doctor_tells_what_is_wrong_with_a_ledger(run: Any, book: Path) -> None:
-    with Ledger.open(book / "beholder.db") as ledger, ledger._writer.begin() as connection:
+    with Ledger.open(book / "beholder.db", create=True) as ledger, ledger._writer.begin() as connection:
         connection.exec_driver_sql("UPDATE answers SET body = x'00'")
     done = run("doctor")
     assert done.code == 2
-    assert "✗ ledger: The ledger is damaged: answer 1 cannot be read" in done.out
+    assert "✗ ledger: The ledger is damaged: answer 1 (row 1 of answers) cannot be read" in done.out
     assert "none at nowhere.db yet" in run("doctor --ledger nowhere.db").out
     assert run("doctor --ledger .").code == 2
 
 
-def test_doctor_asks_a_server_and_sends_no_key(
+def test_doctor_asks_a_server_and_sends_no_key_without_a_judge(
     run: Any, book: Path, server: JudgeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-0123456789")
-    done = run(f"doctor --judge openai:test --base-url {server.openai_url}")
+    done = run(f"doctor --base-url {server.openai_url}")
     assert f"{server.openai_url}/models answers" in done.out
     assert server.received == []
     done = run("doctor --base-url http://127.0.0.1:9")
@@ -241,7 +246,7 @@ def test_doctor_asks_a_server_and_sends_no_key(
 
 def test_a_criterion_may_have_any_name(run: Any, folder: Path) -> None:
     odd = verdict(1, criteria={"[red]": CriterionResult(3, 3, (1, 5), 1)})
-    with Ledger.open("beholder.db") as ledger:
+    with Ledger.open("beholder.db", create=True) as ledger:
         ledger.start(run_record())
         ledger.write("r1", [entry(1, odd, case=case(odd, groups={"[blue]": "[/green]"}))])
     done = run("show", "r1", "--by", "[blue]")

@@ -68,6 +68,20 @@ def test_a_pipe_that_the_shell_made(run: Any, lines: Any) -> None:
     assert (done.code, done.out.count("\n")) == (0, 2)
 
 
+def test_a_pipe_in_a_folder_is_not_waited_for(run: Any, folder: Path, lines: Any) -> None:
+    os.mkfifo(folder / "pipe")
+    done = run("score pipe --rubric edit-preservation")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "'pipe' cannot be read: it is a pipe and no file; to wait for its writer, say `- < pipe`" in done.err
+
+
+def test_a_stream_without_lines_ends(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/zero", "rb") as endless:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(endless))
+        done = run("score - --rubric edit-preservation")
+    assert (done.code, done.err) == (2, "beholder: -, line 1 has more than 64 MB; no answer has.\n")
+
+
 def test_verdicts_are_printed_as_they_come(lines: Any) -> None:
     """The second line is written only after the first verdict was read."""
     first, second = lines(3, 5).splitlines(keepends=True)

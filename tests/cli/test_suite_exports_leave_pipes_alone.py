@@ -16,7 +16,7 @@ from beholder.ledger.ledger import Ledger
 @pytest.fixture
 def book(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("BEHOLDER_LEDGER", raising=False)
-    with Ledger.open(folder / "beholder.db") as ledger:
+    with Ledger.open(folder / "beholder.db", create=True) as ledger:
         ledger.start(run_record("aaa111", name="first"))
         ledger.write("aaa111", [entry(number) for number in range(3)])
     return folder

@@ -28,7 +28,7 @@ def test_a_restyle_has_its_coverage_and_its_range_on_the_card(run: Any, folder: 
     done = run(RESTYLE)
     assert done.code == 3
     said = " ".join(done.out.replace("│", " ").split())
-    assert "no score" in said
+    assert "no score: unmeasured" in said
     assert "of 23 assertions measured; the total lies between " in said
     assert "of 25; no grade below 80 % coverage" in said
     assert "Left open" not in said
@@ -54,17 +54,19 @@ def test_abstentions_have_no_seed_format(run: Any, folder: Path) -> None:
     done = run(RESTYLE + "--format seed")
     assert done.code == 3
     assert done.out == ""
-    assert "without an answer, for which the seed format has no word; use --json." in done.err
+    assert "is unmeasured and has no seed format: only " in done.err
     assert json.loads(run(EDIT + "--format seed").out)["online_factor_results"]["unchanged_regions"]["score"] == 7
 
 
-def test_a_part_left_open_is_a_score_but_no_seed_format(run: Any, folder: Path) -> None:
+def test_too_few_factors_are_no_score(run: Any, folder: Path) -> None:
     middle = read_bgr("before.png")
     middle[20:70, 30:90] = (40, 40, 200)
     cv2.imwrite("after.png", middle)
     turned = EDIT.replace("add a patch", "turn the dog into a cat")
     done = run(turned + "--json")
-    assert (done.code, json.loads(done.out)["coverage"]["measured"]) == (0, 2)
+    verdict = json.loads(done.out)
+    assert (done.code, verdict["outcome"], verdict["coverage"]["measured"]) == (3, "unmeasured", 2)
+    assert verdict["criteria"]["unchanged_regions"]["score"] is not None
     assert run(turned + "--format seed").code == 3
 
 

@@ -139,7 +139,7 @@ def test_hostile_names_become_plain_ones(tmp_path: Path) -> None:
     exam = (tmp_path / "exam").resolve()
     for case in cases:
         assert id_problem(case.id) == ""
-        assert all(exam in Path(os.fsdecode(path)).resolve().parents for path in case.images.values())
+        assert all(exam in Path(os.fsdecode(path)).resolve().parents for _, path in case.list_images())
 
 
 @given(st.lists(st.text(max_size=80), max_size=12))

@@ -37,6 +37,8 @@ from support.golden import (
     wiretap,
 )
 
+from beholder.testing import Received
+
 EDIT = ("edit-preservation", PHOTO, EDITED, "--set", "instruction=Mach die Tür blau – „jetzt“.")
 RESTYLE = ("restyle", PHOTO, STYLED, "--set", "style=Pop Art")
 DESCRIPTION = ("description", TARGET, "--set", "input=What?", "--set", "output=A house.")
@@ -80,9 +82,24 @@ def test_live_requests(provider: str) -> None:
         "effort": asked((*EDIT, *here, "--param", "reasoning_effort=low"), [edit]),
         "nested": asked((*EDIT, *here, "--param", "metadata.user_id=u1"), [edit], code=None),
         "sampling": asked((*EDIT, *here, "--param", "temperature=0.5", "--param", "top_p=0.9"), [edit], code=None),
-        "family": asked(("edit", *EDIT[1:], *here), [answer_to(one["schema"]) for one in family]),
+        "family": _asked_family(("edit", *EDIT[1:], *here), family),
     }
     check(f"requests_{provider}", _after_the_first(found))
+
+
+def _asked_family(words: Sequence[str | Path], family: Sequence[Json]) -> list[Json]:
+    """The requests of a family in the order of its rubrics. They are asked in any order, so that an answer is made
+    for its request, which has the criteria of one of them."""
+    criteria = [one["schema"]["properties"]["criteria"]["properties"] for one in family]
+
+    def place(asked_for: object) -> int:
+        text = json.dumps(asked_for, default=dict)
+        return next(place for place, keys in enumerate(criteria) if all(f'"{key}"' in text for key in keys))
+
+    def answer(request: Received) -> Json:
+        return answer_to(family[place(request.schema)]["schema"])
+
+    return sorted(asked(words, [answer] * len(family)), key=lambda request: place(request["body"]))
 
 
 def _after_the_first(found: dict[str, list[Json]]) -> dict[str, list[Json]]:

@@ -152,11 +152,12 @@ def test_a_key_that_nobody_knows_is_refused() -> None:
 
 @pytest.mark.usefixtures("golden_ledger")
 def test_tables_of_the_ledger() -> None:
-    """A ledger that is made now has the same tables as one of commit 4a0e41e, and both say the same version."""
+    """A ledger that is made now has the same tables as one of commit 4a0e41e that was upgraded."""
     words = ("--rubric", "description", "--cases", "one.jsonl", "--ledger", "new.db")
     row = {"id": "d", "image": PHOTO, "input": "What?", "output": "A house.", "expected_output": "A house."}
     Path("one.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
     beholder("run", *words, "--no-thumbnails", "--quiet")
+    beholder("runs", *LEDGER)
     found = {}
     for file in ("new.db", "golden.db"):
         connection = sqlite3.connect(file)

@@ -13,13 +13,14 @@ import beholder
 SOURCE = Path(beholder.__file__).parent
 
 # docs/design.md, "Arrows": what each package may import. Late imports and imports for types count.
-BELOW_CASES = {"errors", "images"}
+BELOW_CASES = {"errors", "plugins", "images"}
 BELOW_VERDICTS = BELOW_CASES | {"cases", "rubrics"}
 BELOW_JUDGES = BELOW_VERDICTS | {"verdicts", "providers", "instruments"}
 BELOW_STATISTICS = BELOW_JUDGES | {"judges", "ledger", "runs"}
 BELOW_REPORTS = BELOW_STATISTICS | {"statistics", "demo", "exam", "reviews"}
 ALLOWED = {
     "errors": set(),
+    "plugins": set(),
     "images": {"errors"},
     "cases": BELOW_CASES,
     "rubrics": BELOW_CASES | {"cases"},
@@ -40,7 +41,14 @@ ALLOWED = {
     "cli": BELOW_REPORTS | {"reports", "api", "web", "testing"},
 }
 # Imports that the table does not allow, each with its reason.
-EXCEPTIONS: dict[tuple[str, str], str] = {}
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("verdicts/verdict.py", "reports"): "_repr_html_ and card: a verdict is shown as a card",
+    ("runs/plan.py", "reports"): "_repr_html_: a notebook shows a plan as a table",
+    (
+        "statistics/comparison.py",
+        "reports",
+    ): "_repr_html_, to_markdown, to_junit: a comparison as reports show it",
+}
 
 
 @cache
@@ -132,6 +140,22 @@ def test_only_the_ledger_sees_a_database() -> None:
             if isinstance(node, ast.Attribute) and node.attr in ("reading", "writing", "_reading", "_writing")
         ]
     assert wrong == []
+
+
+def test_commands_execute_and_copy_runs_by_the_api_alone() -> None:
+    """What the command line does with a run, Python does the same way: commands parse, call the API and print."""
+    drivers = [
+        *("beholder.runs.execution.prepare_run", "beholder.runs.batch.resume_batch_run"),
+        *("beholder.api.execute.execute_run", "beholder.api.execute.collect_batch", "beholder.ledger.copy.copy_run"),
+    ]
+    found = [
+        f"{path.name}: {module}"
+        for path, tree in trees().items()
+        if package_of(path) == "cli"
+        for module in imported_modules(tree)
+        if module in drivers
+    ]
+    assert found == []
 
 
 def test_every_class_name_is_used_once() -> None:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "src" / "beholder").rglob("*.py"))
 
 
-@pytest.mark.parametrize("table", ["modules", "tests"])
+@pytest.mark.parametrize("table", ["modules", "tests", "reference"])
 def test_a_table_is_as_it_would_be_generated_today(table: str) -> None:
     page, renewed = runpy.run_path(str(ROOT / "docs" / "tables.py"))["renew"](table)
     assert "<!-- end -->" in page

@@ -1,4 +1,5 @@
-"""Every example in the README and the docs is executed: Python as it stands, commands against a loopback server."""
+"""Every example in the README and the docs is executed: Python as it stands (and type-checked), commands against a
+loopback server."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +20,9 @@ from beholder.cli import main
 from beholder.testing.server import JudgeServer
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 BLOCK = re.compile(r"^```(python|console|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def examples(kind: str) -> list[Any]:
@@ -46,7 +49,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     line = {"case": "c1", "answer": {"online_factor_results": twelve}}
     (tmp_path / "answers.jsonl").write_text(json.dumps(line) + "\n", "utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
     return tmp_path
 
 
@@ -56,14 +60,40 @@ def factors() -> list[str]:
     return [criterion.key for rubric in load_rubrics("edit") for criterion in rubric.criteria]
 
 
-@pytest.mark.parametrize("text", examples("python"))
-def test_python(text: str, desk: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    exec(compile(text, "docs", "exec"), {"__name__": "docs"})
-    printed = capsys.readouterr().out.splitlines()
-    promised = re.findall(r"print\(.*\)  # (.+)$", text, re.MULTILINE)
-    assert promised
-    assert printed[0] == promised[0]
+def python_pages() -> list[Any]:
+    """The pages with Python in them, each as one script, at the lines where it stands on the page."""
+    found = []
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        script = ""
+        for block in PYTHON.finditer(text):
+            script += "\n" * (text.count("\n", 0, block.start(1)) - script.count("\n")) + block[1]
+        if script:
+            found.append(pytest.param(page, script, id=page.stem))
+    return found
+
+
+@pytest.mark.parametrize(("page", "script"), python_pages())
+def test_python(
+    page: Path, script: str, desk: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The examples of a page are one script, since later ones may use what earlier ones made. What a `print` is said to
+    print, in the comment behind it, it prints."""
+    # As a reader has it who has set no key. `desk` takes away those of our own.
+    monkeypatch.setenv("ACME_API_KEY", "")  # an example sets it, which is to end with the test
+    promised = re.findall(r"^\s*print\(.*\)  # (.+)$", script, re.MULTILINE)
+    assert len(promised) == script.count("print(") > 0, "every print has its output in a comment behind it"
+    exec(compile(script, str(page), "exec"), {"__name__": "docs"})
+    assert capsys.readouterr().out.splitlines() == promised
+
+
+def test_python_is_typed(tmp_path: Path) -> None:
+    for number, parameters in enumerate(python_pages()):
+        page, script = parameters.values
+        (tmp_path / f"page_{number}_{page.stem.lower()}.py").write_text(script, "utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def filled(schema: Mapping[str, Any]) -> Any:

@@ -7,24 +7,56 @@ import beholder.testing
 
 CLASSES = [
     *("Answer", "Brief", "Case", "Correction", "Finish", "Flag", "Judge", "Ledger", "Outcome", "Rubric"),
-    *("ScriptedJudge", "Turn", "Usage", "Verdict"),
+    *("AsyncSession", "Options", "ScriptedJudge", "Session", "Turn", "Usage", "Verdict"),
 ]
 ERRORS = [
-    *(
-        "AnswerError",
-        "BeholderError",
-        "CaseError",
-        "ImageError",
-        "LedgerError",
-        "OverBudget",
-        "RubricError",
-        "SetupError",
-        "Unreachable",
-    ),
-    "UsageError",
+    *("AnswerError", "BeholderError", "CaseError", "ImageError", "LedgerError", "LedgerGone", "OverBudget"),
+    *("RubricError", "SetupError", "Unreachable", "UntrustedSuite", "UsageError", "Waiting"),
 ]
-FUNCTIONS = ["judge", "judge_all", "judge_all_async", "judge_async", "judge_from"]
-NAMES = [*CLASSES, *ERRORS, *FUNCTIONS]
+FILES = [
+    *("RubricCheck", "build_demo", "check_rubric", "init", "list_rubrics", "list_styles", "new_rubric"),
+    *("show_rubric", "view"),
+]
+FUNCTIONS = ["judge", "judge_async", "judge_from", "judge_rubrics", "judge_rubrics_async", "make_briefs"]
+RUNS = [
+    "Check",
+    "ExamReport",
+    "Measurements",
+    "Plan",
+    "Run",
+    "RunObserver",
+    "ScoreResult",
+    "collect",
+    "doctor",
+    "export_ratings",
+    "import_ratings",
+    "list_runs",
+    "measure",
+    "plan",
+    "qualify",
+    "run",
+    "score",
+]
+STATISTICS = [
+    *("Agreement", "CalibrationResult", "Comparison", "Estimate", "Gate", "History"),
+    *("agree", "calibrate", "compare", "estimate", "history"),
+]
+PARTS_OF_RESULTS = [
+    *(
+        "AspectEstimate",
+        "CalibrationChoice",
+        "ColumnChange",
+        "HistoryLine",
+        "JudgeAgreement",
+        "JudgePlan",
+        "JudgedCase",
+    ),
+    *("Measurement", "RatingsImport", "ReportCard", "RunProgress", "RunReport", "ScoreSummary", "Tally"),
+    *("CaseImage", "CheckList", "Coverage", "CriterionResult", "Jury", "Problem", "RunRecord", "SentImage"),
+    *("Transcript", "TranscriptTurn"),
+]
+OBSERVERS = ["CallObserver", "JudgeCall", "add_observer", "remove_observer"]
+NAMES = [*CLASSES, *ERRORS, *FILES, *FUNCTIONS, *RUNS, *STATISTICS, *PARTS_OF_RESULTS, *OBSERVERS]
 
 
 def test_the_list_is_the_list() -> None:

@@ -117,7 +117,7 @@ def test_a_broken_plugin_stops_only_those_who_want_it(tmp_path: Path) -> None:
 
 
 def test_a_family_has_one_name(tmp_path: Path) -> None:
-    said = installed(tmp_path, PLUGIN, "colour = plugin:MINE")
+    said = installed(tmp_path, PLUGIN, "mine = plugin:MINE\nmine = plugin:TWICE")
     assert "has the name of another family" in said
 
 

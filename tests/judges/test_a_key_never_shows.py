@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import json
 import logging
+import re
 import traceback
 from contextlib import aclosing
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.judges import KEY, MODELS, PROTOCOLS, WIRES, Waits, brief, judge
 
 from beholder.errors import BeholderError, SetupError, Unreachable
 from beholder.judges.factory import judge_from
 from beholder.judges.model import ModelJudge
 from beholder.providers.base import ChatRequest, JudgeSettings
-from beholder.providers.payload import redact
+from beholder.providers.payload import _escaped_key, redact, remove_api_keys
 from beholder.testing.base import Fault
 from beholder.testing.server import JudgeServer
 
@@ -169,3 +173,40 @@ def test_a_base_url_with_a_password_is_refused_without_showing_it() -> None:
         judge_from("openai:m", base_url="https://me:hunter2@models.example/v1")
     assert "hunter2" not in str(error.value)
     assert "models.example holds a password" in str(error.value)
+
+
+@st.composite
+def escaped_keys(draw: st.DrawFn, key: str = 'sk-proj/Zq7u0Tu4"mW9=') -> tuple[str, str]:
+    """A key, and a JSON text with it in which any character may be written as an escape."""
+    forms = [
+        [f"\\u{ord(one):04x}", f"\\u{ord(one):04X}", json.dumps(one)[1:-1], *(["\\/"] * (one == "/"))] for one in key
+    ]
+    written = "".join(draw(st.sampled_from(choice)) for choice in forms)
+    before, after = (draw(st.text("\\u073sk-x \n", max_size=12)) for _ in range(2))
+    return key, f'{{"seen": "{json.dumps(before)[1:-1]}{written}{json.dumps(after)[1:-1]}"}}'
+
+
+@given(escaped_keys())
+def test_a_key_that_comes_back_escaped_is_removed_and_the_rest_stays_json(case: tuple[str, str]) -> None:
+    key, text = case
+    assert key in json.loads(text)["seen"]
+    removed = remove_api_keys(text, (key,))
+    assert key not in json.loads(removed)["seen"]
+    assert "[key]" in removed
+    twice = remove_api_keys(json.dumps({"reply": text}), (key,))  # as a batch's reply is kept
+    assert key not in json.loads(json.loads(twice)["reply"])["seen"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_not_in_a_verdict_by_way_of_an_escape(server: JudgeServer, protocol: str) -> None:
+    hidden = "".join(f"\\u{ord(one):04x}" for one in KEY)
+    server.say(f'{{"seen": "Bearer {hidden}", "also": "{KEY[:4]}\\u{ord(KEY[4]):04X}{KEY[5:]}"}}')
+    async with aclosing(judge(server, protocol)) as one:
+        answered = await one.answer(brief())
+    assert json.loads(answered.text) == {"seen": "Bearer [key]", "also": "[key]"}
+
+
+@pytest.mark.parametrize("text", ["\\u" + "\\" * 1_000_000, "\\us\\" * 250_000, "\\usk-proj-Zq7" * 80_000])
+def test_a_long_text_is_searched_in_one_pass(text: str) -> None:
+    steps = re.compile(_escaped_key(KEY).pattern)  # one that looked again and again would not end here
+    assert steps.sub("", text) == text

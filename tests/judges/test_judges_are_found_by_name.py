@@ -32,8 +32,8 @@ def test_a_name_of_the_wrong_form_shows_the_right_one(spec: str, sentence: str) 
 
 def test_an_unknown_prefix_lists_the_known_ones() -> None:
     with pytest.raises(SetupError) as error:
-        judge_from("opnai:gpt-5-mini")
-    assert str(error.value).startswith("No judge is named 'opnai:'; known are ")
+        judge_from("qqq:gpt-5-mini")
+    assert str(error.value).startswith("No judge is named 'qqq:'; known are ")
     for known in ("openai:", "anthropic:", "google:", "mistral:", "groq:", "bedrock:"):
         assert known in str(error.value)
 

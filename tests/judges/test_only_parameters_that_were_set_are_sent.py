@@ -151,8 +151,8 @@ def test_wrong_picture_settings_are_told_at_once(
         ("openai", {"messages": []}, "The parameter 'messages' is set by Beholder itself; leave it out."),
         ("google", {"responseSchema.type": "X"}, "The parameter 'responseSchema.type' is set by Beholder itself"),
         ("google", {"thinkingConfig": 1, "thinkingConfig.x": 2}, "which another parameter set already"),
-        ("openai", {"temperature": float("nan")}, "JSON has no word for that"),
-        ("google", {"thinkingConfig": {"budget": float("inf")}}, "JSON has no word for that"),
+        ("openai", {"temperature": float("nan")}, "cannot be sent as JSON"),
+        ("google", {"thinkingConfig": {"budget": float("inf")}}, "cannot be sent as JSON"),
     ],
 )
 def test_parameters_that_cannot_be_sent_are_told_at_once(

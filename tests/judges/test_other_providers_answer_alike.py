@@ -3,9 +3,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import traceback
-from contextlib import aclosing
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from support.judges import JPEG, KEY, PNG, SCHEMA, Waits, brief
@@ -14,7 +18,7 @@ from support.schemas import schema_of
 from beholder.errors import BeholderError, SetupError, Unreachable
 from beholder.judges.base import Judge
 from beholder.judges.factory import judge_from, judge_sizing
-from beholder.providers.base import JudgeSettings
+from beholder.providers.base import JudgeSettings, StructuredOutput
 from beholder.providers.prices import Price
 from beholder.providers.pydantic_ai import PydanticAIJudge, make_pydantic_ai_judge
 from beholder.testing.base import Fault, Received
@@ -188,10 +192,10 @@ def test_a_plan_takes_the_picture_settings_that_the_judge_takes(server: JudgeSer
 
 def test_a_missing_sdk_names_what_to_install() -> None:
     with pytest.raises(SetupError) as error:
-        judge_from("mistral:pixtral-large")
+        judge_from("cohere:command-a-vision")
     assert str(error.value) == (
-        "'mistral:pixtral-large' needs its provider's package; "
-        "run: pip install 'beholder[providers]' 'pydantic-ai-slim[mistral]'"
+        "'cohere:command-a-vision' needs its provider's package; "
+        "run: pip install 'beholder[providers]' 'pydantic-ai-slim[cohere]'"
     )
 
 
@@ -229,3 +233,82 @@ def test_a_base_url_where_none_is_taken_is_told(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
     with pytest.raises(SetupError, match="openrouter takes no base URL"):
         judge_from("openrouter:qwen/qwen3-vl", base_url="http://127.0.0.1:1/v1")
+
+
+def chat_completion(heard: list[dict[str, Any]], fault: int | None = None) -> type[BaseHTTPRequestHandler]:
+    """A server that answers every POST: with a chat completion, or with an error status."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": '{"score": 4}'}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+    good = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            body = json.dumps({"message": "broken"} if fault else good).encode()
+            self.send_response(fault or 200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is logged."""
+
+    return Handler
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("choice", ["auto", "off"])
+async def test_mistral_has_its_own_structured_output(
+    waits: Waits, monkeypatch: pytest.MonkeyPatch, choice: StructuredOutput
+) -> None:
+    monkeypatch.setenv("MISTRAL_API_KEY", KEY)
+    heard: list[dict[str, Any]] = []
+    with serving(chat_completion(heard)) as url:
+        settings = JudgeSettings(base_url=url, sleep=waits.sleep, structured_output=choice)
+        async with aclosing(make_pydantic_ai_judge("mistral", "pixtral-large", settings)) as one:
+            answer = await one.answer(brief())
+    (body,) = heard
+    assert answer.text == '{"score": 4}'
+    if choice == "off":
+        assert "response_format" not in body
+        assert answer.flags == ("structured_output_unavailable",)
+        return
+    assert body["response_format"]["type"] == "json_schema"
+    assert body["response_format"]["json_schema"] == {"name": "answer", "schema": SCHEMA, "strict": True}
+    assert "JSON Schema" not in json.dumps(body["messages"])
+    assert answer.flags == ()
+
+
+async def test_amazons_sdk_makes_no_retries_of_its_own(waits: Waits, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, KEY)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    heard: list[dict[str, Any]] = []
+    with serving(chat_completion(heard, 500)) as url:
+        settings = JudgeSettings(base_url=url, sleep=waits.sleep, random=lambda: 0.5)
+        async with aclosing(make_pydantic_ai_judge("bedrock", "amazon.nova-lite-v1:0", settings)) as one:
+            with pytest.raises(Unreachable) as error:
+                await one.answer(brief())
+    assert error.value.attempts == len(heard) == 6
+
+
+async def test_what_an_sdk_raises_about_a_reply_is_no_crash(
+    server: JudgeServer, waits: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise KeyError("choices")
+
+    monkeypatch.setattr("pydantic_ai.direct.model_request", broken)
+    async with aclosing(other(server, waits, retries=1)) as one:
+        with pytest.raises(Unreachable, match=r"not of its form \(KeyError: 'choices'\)"):
+            await one.answer(brief())

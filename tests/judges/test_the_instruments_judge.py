@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.offline import on_edit, photo, png, with_ball
 
-from beholder import Case, Rubric, ScriptedJudge, SetupError, judge, judge_all, judge_from
+from beholder import Case, Rubric, ScriptedJudge, SetupError, judge, judge_from, judge_rubrics
 from beholder.cases.case import FieldValue
 from beholder.errors import CaseError
 from beholder.judges.base import Capabilities, Judge, capabilities_of, check_judges
@@ -124,7 +124,7 @@ def test_without_an_expected_description_accuracy_is_left_open() -> None:
 
 def test_a_model_still_needs_the_image() -> None:
     with pytest.raises(CaseError, match="image"):
-        judge("description", Case("d", {}, FIELDS), [ScriptedJudge({"criteria": {}}), "instruments"])
+        judge("description", Case("d", {}, FIELDS), judge=[ScriptedJudge({"criteria": {}}), "instruments"])
 
 
 def test_a_jury_with_a_model_has_its_answers_for_what_is_left_open(tmp_path: Path) -> None:
@@ -132,12 +132,13 @@ def test_a_jury_with_a_model_has_its_answers_for_what_is_left_open(tmp_path: Pat
             ("unchanged_regions", "global_consistency", "identity_preservation")}  # fmt: skip
     other = png(photo("chelsea")[: photo().shape[0], : photo().shape[1]])
     case = Case("c", {"input": png(photo("astronaut")[:200, :300]), "edited": other}, {"instruction": "x"})
-    made = judge("edit-preservation", case, [ScriptedJudge({"criteria": said}), "instruments"])
+    made = judge("edit-preservation", case, judge=[ScriptedJudge({"criteria": said}), "instruments"])
     assert [one.score for one in made.criteria.values()] == [3, 3, 3]
     assert made.coverage is None
     assert made.jury is not None
     assert [juror.score for juror in made.jury.jurors] == [pytest.approx(1 / 3), None]
-    assert made.jury.answered == 2
+    assert (made.jury.answered, made.jury.unmeasured, made.jury.failed) == (1, 1, 0)
+    assert "jurors_failed" not in {flag.flag for flag in made.flags}
     assert any(flag.flag == "measured_not_seen" and flag.at.startswith("juror 2") for flag in made.flags)
 
 
@@ -155,7 +156,7 @@ def test_what_it_cannot_answer_it_says_before_any_case_is_begun(name: str) -> No
 
 def test_of_a_family_it_answers_its_part_and_leaves_the_others_open() -> None:
     check_judges([InstrumentsJudge()], load_rubrics("edit"))
-    made = judge_all("edit", edit())
+    made = list(judge_rubrics("edit", edit()).values())
     assert [one.rubric for one in made] == ["edit-preservation", "edit-quality", "edit-fidelity"]
     assert made[0].score == 1
     assert [one.coverage for one in made] == [None, Coverage(0, 6, "factors"), Coverage(0, 3, "factors")]

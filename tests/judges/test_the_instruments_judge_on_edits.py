@@ -102,7 +102,7 @@ def test_another_image_is_left_open(other: str) -> None:
     height, width = photo().shape[:2]
     after = resized(photo(other), (width, height))
     made = on_edit(photo(), after)
-    assert made.outcome is Outcome.SCORED
+    assert made.outcome is Outcome.UNMEASURED
     assert scores(made) == [None, None, None]
     assert made.score is None
     assert made.coverage is not None
@@ -118,8 +118,7 @@ def test_identity_is_left_open_where_the_subject_was_to_change() -> None:
     made = on_edit(photo("chelsea"), after, "turn the cat into a fox")
     assert made.criteria["identity_preservation"].score is None
     assert made.criteria["unchanged_regions"].score == 7
-    assert made.score == 1  # the mean of what was measured
-    assert made.partial
+    assert (made.outcome, made.score) == (Outcome.UNMEASURED, None)  # two of three factors are too few
     assert {"abstained", "measured_not_seen"} <= {flag.flag for flag in made.flags}
     reasons_fit(made)
 
@@ -269,7 +268,7 @@ def filled(shape: tuple[int, int], fill: str, seed: int) -> bytes:
 @given(one=st.tuples(SHAPES, FILLS, st.integers(0, 3)), other=st.tuples(SHAPES, FILLS, st.integers(0, 3)))
 def test_any_two_images_end_in_a_verdict(one: Fill, other: Fill) -> None:
     made = on_edit(filled(*one), filled(*other), "make it better")
-    assert made.outcome is Outcome.SCORED
+    assert made.outcome is (Outcome.UNMEASURED if None in scores(made) else Outcome.SCORED)
     reasons_fit(made)
     json.dumps(made.to_dict(), allow_nan=False)
     small = min(*one[0], *other[0]) < 16

@@ -1,4 +1,4 @@
-"""From a judge's `answer` to the HTTP client there are four of our functions, so that a reader can follow them."""
+"""From a judge's `answer` to the HTTP client there are five of our functions, so that a reader can follow them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from beholder.testing.base import Received
 from beholder.testing.server import JudgeServer
 
 
-async def test_four_functions_from_the_judge_to_the_socket(server: JudgeServer) -> None:
+async def test_five_functions_from_the_judge_to_the_socket(server: JudgeServer) -> None:
     loop = asyncio.get_running_loop()
     seen: asyncio.Future[list[str]] = loop.create_future()
 
@@ -28,4 +28,10 @@ async def test_four_functions_from_the_judge_to_the_socket(server: JudgeServer) 
     async with aclosing(judge(server)) as one:
         asking = asyncio.create_task(one.answer(brief()))
         await asking
-    assert seen.result() == ["ModelJudge.answer", "Retrier.call", "ModelJudge._send_once", "HttpClient.post"]
+    assert seen.result() == [
+        "ModelJudge.answer",
+        "SchemaSupport.ask",
+        "Retrier.call",
+        "ModelJudge._send_once",
+        "HttpClient.post",
+    ]

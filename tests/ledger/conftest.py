@@ -31,6 +31,6 @@ def place(new_place: Callable[[], str | Path]) -> str | Path:
 @pytest.fixture
 def ledger(place: str | Path) -> Iterator[Ledger]:
     """An empty ledger with one run, `r1`."""
-    with Ledger.open(place) as ledger:
+    with Ledger.open(place, create=True) as ledger:
         ledger.start(run_record())
         yield ledger

@@ -53,7 +53,7 @@ def shelf() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        with Ledger.open(folder / "beholder.db") as ledger:
+        with Ledger.open(folder / "beholder.db", create=True) as ledger:
             ledger.start(run_record())
             ledger.write("r1", [entry(1)])
         yield folder
@@ -68,7 +68,7 @@ def file_of(ledger: Ledger) -> Path:
 def test_locked(ledger: Ledger) -> None:
     holder = sqlite3.connect(file_of(ledger), isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    with told("locked by another program"), Ledger.open(ledger.path, timeout_s=0):
+    with told("locked by another program"), Ledger.open(ledger.path, timeout_s=0, create=True):
         pass
     with Ledger.open(ledger.path, read_only=True, timeout_s=0) as reader:
         assert reader.run("r1").name == "nightly"
@@ -76,7 +76,7 @@ def test_locked(ledger: Ledger) -> None:
 
 
 def test_locked_while_it_is_written(place: Path) -> None:
-    with Ledger.open(place, timeout_s=0) as ledger:
+    with Ledger.open(place, timeout_s=0, create=True) as ledger:
         ledger.start(run_record())
         holder = sqlite3.connect(place, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
@@ -92,7 +92,7 @@ def test_a_file_that_may_not_be_written_can_be_read(shelf: Path) -> None:
     shelf.chmod(0o777)
     with unprivileged():
         with told("may not be written"):
-            Ledger.open(shelf / "beholder.db")
+            Ledger.open(shelf / "beholder.db", create=True)
         with Ledger.open(shelf / "beholder.db", read_only=True) as ledger:
             assert len(list(ledger.verdicts("r1"))) == 1
 
@@ -102,16 +102,16 @@ def test_a_folder_that_may_not_be_written_can_be_read(shelf: Path) -> None:
     shelf.chmod(0o555)
     with unprivileged():
         with told("may not be written"):
-            Ledger.open(shelf / "beholder.db")
+            Ledger.open(shelf / "beholder.db", create=True)
         with Ledger.open(shelf / "beholder.db", read_only=True) as ledger:
             assert len(list(ledger.verdicts("r1"))) == 1
             assert ledger.check() == []
         with told("cannot be opened|may not be written"):
-            Ledger.open(shelf / "new.db")
+            Ledger.open(shelf / "new.db", create=True)
 
 
 def test_changes_that_cannot_be_read_are_not_passed_over(shelf: Path) -> None:
-    with Ledger.open(shelf / "beholder.db") as ledger:
+    with Ledger.open(shelf / "beholder.db", create=True) as ledger:
         ledger.write("r1", [entry(2)])
         copies = {name: (shelf / name).read_bytes() for name in ("beholder.db", "beholder.db-wal")}
     for name, data in copies.items():
@@ -167,23 +167,32 @@ def test_a_database_of_others(place: Path) -> None:
                 Ledger.open(place, read_only=read_only)
 
 
+def test_a_wrong_name_creates_nothing_and_is_corrected(tmp_path: Path) -> None:
+    Ledger.open(tmp_path / "beholder.db", create=True).close()
+    with told("There is no ledger at .*; did you mean '.*beholder.db'"):
+        Ledger.open(tmp_path / "behodler.db")
+    with told("'beholder.db' beside it"):
+        Ledger.open(tmp_path / "x.db", read_only=True)
+    assert [file.name for file in tmp_path.glob("*.db")] == ["beholder.db"]
+
+
 def test_a_folder_a_device_a_missing_file(tmp_path: Path) -> None:
     with told("is a folder; name a file in it"):
-        Ledger.open(tmp_path)
+        Ledger.open(tmp_path, create=True)
     with told("is not a file"):
-        Ledger.open("/dev/null")
+        Ledger.open("/dev/null", create=True)
     with told("There is no ledger at"):
-        Ledger.open(tmp_path / "none.db", create=False)
+        Ledger.open(tmp_path / "none.db")
     with told("There is no ledger at"):
         Ledger.open(tmp_path / "none.db", read_only=True)
     with told("its folder does not exist"):
-        Ledger.open(tmp_path / "nowhere" / "x.db")
+        Ledger.open(tmp_path / "nowhere" / "x.db", create=True)
     with told("cannot be opened: File name too long"):
-        Ledger.open(tmp_path / ("x" * 300))
+        Ledger.open(tmp_path / ("x" * 300), create=True)
     with told("no file can have this name"):
-        Ledger.open("a\0b")
+        Ledger.open("a\0b", create=True)
     with told("has no name"):
-        Ledger.open("")
+        Ledger.open("", create=True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -191,29 +200,29 @@ def test_an_empty_file(place: Path) -> None:
     place.touch()
     with told("an empty file and no ledger"):
         Ledger.open(place, read_only=True)
-    with Ledger.open(place) as ledger:  # as `mktemp` makes them
+    with Ledger.open(place, create=True) as ledger:  # as `mktemp` makes them
         assert ledger.runs() == []
 
 
 def test_an_address_of_another_kind_is_refused_without_its_password() -> None:
     with told("A ledger is a file, or a PostgreSQL database"):
-        Ledger.open("mysql://me:secret@host/db")
+        Ledger.open("mysql://me:secret@host/db", create=True)
     with pytest.raises(LedgerError) as caught:
-        Ledger.open("mysql://me:secret@host/db")
+        Ledger.open("mysql://me:secret@host/db", create=True)
     assert "secret" not in str(caught.value)
 
 
 def test_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BEHOLDER_LEDGER", raising=False)
-    Ledger.open().close()
+    Ledger.open(create=True).close()
     assert Path("beholder.db").is_file()
     monkeypatch.setenv("BEHOLDER_LEDGER", "other #1?.db")
-    Ledger.open().close()
+    Ledger.open(create=True).close()
     assert Path("other #1?.db").is_file()
-    Ledger.open("sqlite:///by-url.db").close()
+    Ledger.open("sqlite:///by-url.db", create=True).close()
     assert Path("by-url.db").is_file()
-    Ledger.open(f"sqlite:///{tmp_path}/whole.db").close()
+    Ledger.open(f"sqlite:///{tmp_path}/whole.db", create=True).close()
     assert Path("whole.db").is_file()
 
 
@@ -229,7 +238,7 @@ def test_a_full_disk(ledger: Ledger) -> None:
     assert ledger.progress()["r1"].done == written > 0
     assert ledger.check() == []
     ledger.close()
-    with Ledger.open(ledger.path) as again:  # room was made
+    with Ledger.open(ledger.path, create=True) as again:  # room was made
         again.write("r1", [entry(number) for number in range(64)])
         assert again.check() == []
 
@@ -240,7 +249,7 @@ sys.path.insert(0, {folder!r})
 from support.ledger import entry, run_record
 from beholder.errors import LedgerError
 from beholder.ledger.ledger import Ledger
-ledger = Ledger.open(sys.argv[1])
+ledger = Ledger.open(sys.argv[1], create=True)
 ledger.start(run_record())
 resource.setrlimit(resource.RLIMIT_FSIZE, (700_000, 700_000))
 try:
@@ -257,7 +266,7 @@ def test_a_disk_that_is_full_for_the_whole_process(place: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script, str(place)], capture_output=True, text=True, check=True)
     *written, sentence = done.stdout.splitlines()
     assert "cannot be written: the disk is full" in sentence
-    with Ledger.open(place) as ledger:
+    with Ledger.open(place, create=True) as ledger:
         assert ledger.check() == []
         assert len(list(ledger.verdicts("r1"))) == int(written[-1])
 
@@ -271,7 +280,7 @@ DAMAGE: dict[str, Callable[[bytearray], None]] = {
 
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_damage_is_found_and_told(place: Path, kind: str) -> None:
-    with Ledger.open(place) as ledger:
+    with Ledger.open(place, create=True) as ledger:
         ledger.start(run_record())
         ledger.write("r1", [entry(number) for number in range(200)])
     data = bytearray(place.read_bytes())
@@ -299,10 +308,10 @@ def test_a_body_that_was_changed_is_found(ledger: Ledger) -> None:
         other.execute("UPDATE thumbnails SET webp = x'00'")
         other.execute("UPDATE cases SET body = x'78'")
     said = " ".join(ledger.check())
-    assert "the verdict on 'photo-00001/model-a' cannot be read" in said
-    assert "answer 2 is not the text that was stored" in said
-    assert "is no WebP image" in said
-    with told("The ledger is damaged: the case"):
-        ledger.case("r1", "photo-00001/model-a")
-    with told("The ledger is damaged: the verdict on 'photo-00001/model-a'"):
-        list(ledger.verdicts("r1"))
+    assert "the verdict on 'photo-00001/model-a' (row 1 of verdicts) cannot be read" in said
+    assert "answer 2 (row 2 of answers) is not the text that was stored" in said
+    assert "is neither JPEG nor WebP" in said
+    assert ledger.case("r1", "photo-00001/model-a").images == {}
+    first, second = ledger.verdicts("r1")
+    assert (first.outcome, second.outcome) == ("unreadable", "scored")
+    assert first.detail.startswith("The ledger is damaged: the verdict on 'photo-00001/model-a'")

@@ -18,8 +18,8 @@ from support.ledger import entry, listed, run_record, verdict
 from support.postgres import PASSWORD, USER, Server
 
 from beholder.errors import LedgerError, LedgerGone
-from beholder.ledger import migrations
 from beholder.ledger import postgres as dialect
+from beholder.ledger.database import newest_version
 from beholder.ledger.ledger import Ledger
 
 URLS = (
@@ -57,7 +57,7 @@ def url(postgres: Server) -> str:
 
 @pytest.fixture
 def ledger(url: str) -> Iterator[Ledger]:
-    with Ledger.open(url) as ledger:
+    with Ledger.open(url, create=True) as ledger:
         ledger.start(run_record())
         yield ledger
 
@@ -70,34 +70,34 @@ def test_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with told(f"'postgresql://me@127.0.0.1:{port}/db' does not answer: .*refused. Is the server running", LedgerGone):
-        Ledger.open(f"postgresql://me:{PASSWORD}@127.0.0.1:{port}/db")
+        Ledger.open(f"postgresql://me:{PASSWORD}@127.0.0.1:{port}/db", create=True)
 
 
 def test_the_host_is_unknown() -> None:
     with told("does not answer: failed to resolve host", LedgerGone):
-        Ledger.open(f"postgresql://me:{PASSWORD}@nowhere.invalid/db")
+        Ledger.open(f"postgresql://me:{PASSWORD}@nowhere.invalid/db", create=True)
 
 
 def test_somebody_listens_and_never_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with told("does not answer: .*timeout", LedgerGone):
-            Ledger.open(f"postgresql://me:{PASSWORD}@127.0.0.1:{port}/db?connect_timeout=2")
+            Ledger.open(f"postgresql://me:{PASSWORD}@127.0.0.1:{port}/db?connect_timeout=2", create=True)
 
 
 def test_a_wrong_password_a_wrong_name_and_no_such_database(postgres: Server) -> None:
     with told("cannot be opened: password authentication failed"):
-        Ledger.open(postgres.url("postgres", password="wrong"))
+        Ledger.open(postgres.url("postgres", password="wrong"), create=True)
     with told("cannot be opened: password authentication failed"):
-        Ledger.open(postgres.url("postgres", user="nobody"))
+        Ledger.open(postgres.url("postgres", user="nobody"), create=True)
     with told('cannot be opened: database "none" does not exist.*createdb'):
-        Ledger.open(postgres.url("none"))
+        Ledger.open(postgres.url("none"), create=True)
 
 
 @pytest.mark.parametrize("address", URLS)
 def test_an_address_that_is_wrong_is_not_repeated_with_its_password(address: str) -> None:
     with pytest.raises(LedgerError) as caught:
-        Ledger.open(address)
+        Ledger.open(address, create=True)
     assert "s3cr" not in str(caught.value)
     assert "et@" not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -107,7 +107,7 @@ def test_without_the_driver_it_says_what_to_install() -> None:
     script = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from beholder.errors import BeholderError; from beholder.ledger.ledger import Ledger\n"
-        "try: Ledger.open('postgresql://me@127.0.0.1/db')\n"
+        "try: Ledger.open('postgresql://me@127.0.0.1/db', create=True)\n"
         "except BeholderError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -129,7 +129,7 @@ def test_the_server_stops_and_comes_back(postgres: Server, ledger: Ledger) -> No
         with told("does not answer", LedgerGone):
             ledger.write("r1", [entry(2)])
         with told("does not answer", LedgerGone):
-            Ledger.open(ledger.address)
+            Ledger.open(ledger.address, create=True)
     finally:
         postgres.start()
     assert [one.case for one in ledger.verdicts("r1")] == [verdict(1).case]
@@ -172,7 +172,10 @@ def test_a_process_that_stands_still_in_the_middle_is_not_waited_for(postgres: S
 
 def test_nor_one_that_stands_still_between_two_messages(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a batch of rows, which travels in many messages: there the server's own patience never runs out."""
-    with Ledger.open(ledger.address, timeout_s=0.2) as other, closing(psycopg.connect(ledger.address)) as still:
+    with (
+        Ledger.open(ledger.address, timeout_s=0.2, create=True) as other,
+        closing(psycopg.connect(ledger.address)) as still,
+    ):
         still.execute("SET idle_in_transaction_session_timeout = 50")
         still.execute(f"SELECT pg_advisory_xact_lock({dialect._WRITE_LOCK})")
         still.pgconn.enter_pipeline_mode()
@@ -190,8 +193,8 @@ def test_locked(ledger: Ledger) -> None:
     with ledger._writing(), Ledger.open(ledger.address, read_only=True, timeout_s=0) as reader:
         assert reader.run("r1").name == "nightly"
         with told("locked by another program"):
-            Ledger.open(ledger.address, timeout_s=0.05)
-    with Ledger.open(ledger.address, timeout_s=0.05) as other:
+            Ledger.open(ledger.address, timeout_s=0.05, create=True)
+    with Ledger.open(ledger.address, timeout_s=0.05, create=True) as other:
         with ledger._writing(), told("locked by another program"):
             other.write("r1", [entry(1)])
         other.write("r1", [entry(1)])  # and then it goes on
@@ -202,7 +205,7 @@ def test_a_server_that_may_only_be_read(postgres: Server, ledger: Ledger) -> Non
     ledger.write("r1", [entry(1)])
     postgres.sql(f"ALTER DATABASE {name_of(ledger.address)} SET default_transaction_read_only = on")
     with told("may not be written"):
-        Ledger.open(ledger.address)
+        Ledger.open(ledger.address, create=True)
     with Ledger.open(ledger.address, read_only=True) as reader:
         assert len(list(reader.verdicts("r1"))) == 1
         assert reader.check() == []
@@ -217,7 +220,7 @@ def test_a_user_who_may_only_read(postgres: Server, ledger: Ledger) -> None:
         Ledger.open(guest, read_only=True)
     postgres.sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest_{database}", database=database)
     with told("lacks the right to"):
-        Ledger.open(guest)
+        Ledger.open(guest, create=True)
     with Ledger.open(guest, read_only=True) as reader:
         assert len(list(reader.verdicts("r1"))) == 1
         with told("may not be written"):
@@ -243,6 +246,7 @@ def test_from_an_older_version(postgres: Server, ledger: Ledger) -> None:
     whole = schema(postgres, database)
     postgres.sql(
         *(f"DROP TABLE {name}" for name in ("workers", "leases", "jobs", "replies")),
+        "ALTER TABLE verdicts DROP COLUMN transcripts",
         "UPDATE meta SET value = '2' WHERE key = 'version'",
         database=database,
     )
@@ -250,10 +254,8 @@ def test_from_an_older_version(postgres: Server, ledger: Ledger) -> None:
     with Ledger.open(ledger.address, read_only=True) as reader:  # brought up to date, also to be read
         assert reader.check() == []
     assert schema(postgres, database) == whole
-    assert postgres.sql("SELECT value FROM meta WHERE key = 'version'", database=database) == [
-        (str(migrations.newest_version()),)
-    ]
-    with Ledger.open(ledger.address) as again:
+    assert postgres.sql("SELECT value FROM meta WHERE key = 'version'", database=database) == [(str(newest_version()),)]
+    with Ledger.open(ledger.address, create=True) as again:
         assert list(again.verdicts("r1", answers=True)) == [verdict(1)]
 
 
@@ -278,14 +280,14 @@ def test_a_database_of_others(postgres: Server, url: str) -> None:
             with told("a database of another program"):
                 Ledger.open(url, read_only=read_only)
     postgres.sql("CREATE SCHEMA beholder", database=name_of(url))
-    with Ledger.open(f"{url}?options=-csearch_path%3Dbeholder") as beside:  # the way out
+    with Ledger.open(f"{url}?options=-csearch_path%3Dbeholder", create=True) as beside:  # the way out
         beside.start(run_record())
         assert beside.check() == []
 
 
 def test_a_schema_that_is_not_there(url: str) -> None:
     with told("no schema to keep its tables in"):
-        Ledger.open(f"{url}?options=-csearch_path%3Dnowhere")
+        Ledger.open(f"{url}?options=-csearch_path%3Dnowhere", create=True)
 
 
 def test_a_name_past_all_bounds(ledger: Ledger) -> None:
@@ -305,7 +307,7 @@ def test_the_disk_is_full(postgres: Server) -> None:
     with small_disk(postgres) as folder:
         postgres.sql(f"CREATE TABLESPACE small LOCATION '{folder}'", "CREATE DATABASE full_up TABLESPACE small")
         written = 0
-        with Ledger.open(postgres.url("full_up")) as ledger:
+        with Ledger.open(postgres.url("full_up"), create=True) as ledger:
             ledger.start(run_record())
             with told("the server's disk is full. Make room"):
                 for start in range(0, 64_000, 64):

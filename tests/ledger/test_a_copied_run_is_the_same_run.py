@@ -35,7 +35,7 @@ def two(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Ledger
         request.getfixturevalue("postgres").schema() if kind == "postgresql" else tmp_path / f"{number}.db"
         for number, kind in enumerate(request.param)
     ]
-    with Ledger.open(places[0]) as source, Ledger.open(places[1]) as target:
+    with Ledger.open(places[0], create=True) as source, Ledger.open(places[1], create=True) as target:
         yield source, target
 
 
@@ -204,7 +204,7 @@ def test_any_verdict_is_exported_alike(two: tuple[Ledger, Ledger], given: list[V
 
 
 def test_an_old_ledger_with_texts_that_postgresql_refuses(tmp_path: Path, postgres: object) -> None:
-    with Ledger.open(tmp_path / "old.db") as source, Ledger.open(postgres.schema()) as target:  # type: ignore[attr-defined]
+    with Ledger.open(tmp_path / "old.db", create=True) as source, Ledger.open(postgres.schema(), create=True) as target:  # type: ignore[attr-defined]
         source.start(run_record("r1"))
         source.write("r1", [entry(1)])
         with sqlite3.connect(tmp_path / "old.db") as file:

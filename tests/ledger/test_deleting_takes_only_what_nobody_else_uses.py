@@ -83,14 +83,14 @@ def test_a_deleted_number_is_never_given_again(ledger: Ledger) -> None:
 def test_nothing_of_it_stays_in_the_file_and_the_room_comes_back(tmp_path: Path) -> None:
     place = tmp_path / "beholder.db"
     mark = SECRET.encode()
-    with Ledger.open(place) as ledger:
+    with Ledger.open(place, create=True) as ledger:
         ledger.start(run_record())
         ledger.start(run_record("r2", name=SECRET))
         pictures = [(hexed(str(number)), webp("") + mark * 200) for number in range(64)]
         ledger.write("r2", [entry(number, thumbnails=(pictures[number],)) for number in range(64)])
     large = place.stat().st_size
     assert mark in place.read_bytes()
-    with Ledger.open(place) as ledger:
+    with Ledger.open(place, create=True) as ledger:
         ledger.delete("r2")
     assert mark not in b"".join(file.read_bytes() for file in place.parent.iterdir())
     assert place.stat().st_size < large / 2

@@ -14,7 +14,7 @@ from beholder.ledger.ledger import Ledger
 
 def test_an_edit_verdict_with_its_answer_takes_less_than_two_kilobytes(tmp_path: Path) -> None:
     place = tmp_path / "beholder.db"
-    with Ledger.open(place) as ledger:
+    with Ledger.open(place, create=True) as ledger:
         ledger.start(run_record())
         empty = place.stat().st_size
         for start in range(0, 640, 64):

@@ -21,7 +21,7 @@ def test_at_any_moment(place: Path, seed: int) -> None:
     moments = random.Random(seed)
     for attempt in range(3):  # the third process finds what two killed ones left
         said, safe = killed(place, f"run{attempt}", moments.randint(1, 25), moments.randint(0, 200_000))
-        with Ledger.open(place) as ledger:
+        with Ledger.open(place, create=True) as ledger:
             assert ledger.check() == []
             found = [verdict.case for verdict in ledger.verdicts(f"run{attempt}")]
         assert len(found) % BATCH == 0
@@ -44,7 +44,7 @@ def killed(place: Path, run: str, lines: int, beats: int) -> tuple[str, int]:
 
 def test_a_run_that_was_killed_can_be_gone_on_with(place: Path) -> None:
     killed(place, "run", 3, 0)
-    with Ledger.open(place) as ledger:
+    with Ledger.open(place, create=True) as ledger:
         assert ledger.run("run").state == "running"
         assert ledger.outcomes("run", ["photo-00000/model-a"]) != {}
         ledger.write("run", [ledger_support.entry(0)])

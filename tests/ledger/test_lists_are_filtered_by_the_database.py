@@ -18,8 +18,8 @@ from support.reports import ledger_with, refused, restyle, told
 from beholder.ledger import query, read
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.schema import lower_ascii
-from beholder.ledger.types import LEFT_OPEN, SORT_ORDERS, Entry, StoredVerdict, VerdictFilter
-from beholder.verdicts.verdict import CriterionResult, Flag
+from beholder.ledger.types import SORT_ORDERS, Entry, StoredVerdict, VerdictFilter
+from beholder.verdicts.verdict import CriterionResult, Flag, Outcome
 
 RUN = "r1"
 GROUPED = ["", "model-a", "model-b", "street", 'A "quoted" Bé']
@@ -27,9 +27,9 @@ GROUPED = ["", "model-a", "model-b", "street", 'A "quoted" Bé']
 
 @pytest.fixture(scope="module")
 def ledger(new_place: Callable[[], str | Path]) -> Iterator[Ledger]:
-    """Thirty verdicts of two rubrics: scored, refused, and one left open; every third case has a scene."""
+    """Thirty verdicts of two rubrics: scored, refused, and one unmeasured; every third case has a scene."""
     verdicts = [refused(number) if number % 9 == 3 else restyle(number) for number in range(30)]
-    verdicts[5] = replace(verdicts[5], score=None, percentage=None, grade=None, passed=None)
+    verdicts[5] = replace(verdicts[5], outcome=Outcome.UNMEASURED, score=None, percentage=None, grade=None, passed=None)
     entries = [told(number, one, pictures=False) for number, one in enumerate(verdicts)]
     entries = [_in_a_scene(one) if one.position % 3 == 0 else one for one in entries]
     entries += [entry(number, verdict(number, case=f"photo-{number:05d}/anime")) for number in range(5)]
@@ -44,7 +44,7 @@ def _in_a_scene(one: Entry) -> Entry:
 
 def fits(one: StoredVerdict, wanted: VerdictFilter) -> bool:
     found = one.verdict
-    state = LEFT_OPEN if found.scored and found.score is None else str(found.outcome)
+    state = str(found.outcome)
     failed = {a.id for result in found.criteria.values() for a in result.assertions if a.answer == "no"}
     result = found.criteria.get(wanted.criterion)
     value = found.score if not wanted.criterion else result.score if result else None
@@ -67,7 +67,7 @@ def fits(one: StoredVerdict, wanted: VerdictFilter) -> bool:
 
 WANTED = st.builds(
     VerdictFilter,
-    outcome=st.sampled_from(["", "", "scored", "refused", LEFT_OPEN, "invalid"]),
+    outcome=st.sampled_from(["", "", "scored", "refused", "unmeasured", "invalid"]),
     grade=st.sampled_from(["", "", "A", "F"]),
     passed=st.sampled_from([None, None, True, False]),
     rubric=st.sampled_from(["", "", "restyle", "edit-preservation"]),
@@ -181,9 +181,7 @@ def test_counts_and_lists_tell_the_same_as_the_verdicts(ledger: Ledger) -> None:
     judged = list(ledger.stored_verdicts(RUN))
     counts = ledger.counts(RUN)
     assert counts.verdicts == len(judged)
-    assert counts.states == Counter(
-        LEFT_OPEN if one.verdict.scored and one.verdict.score is None else str(one.verdict.outcome) for one in judged
-    )
+    assert counts.states == Counter(str(one.verdict.outcome) for one in judged)
     assert counts.grades == Counter(one.verdict.grade for one in judged if one.verdict.grade)
     scores = [one.verdict.score for one in judged if one.verdict.score is not None]
     assert counts.mean == pytest.approx(sum(scores) / len(scores))
@@ -195,7 +193,7 @@ def test_counts_and_lists_tell_the_same_as_the_verdicts(ledger: Ledger) -> None:
 
 
 def test_chosen_runs_are_counted_as_all_of_them_are(place: str | Path) -> None:
-    with Ledger.open(place) as other:
+    with Ledger.open(place, create=True) as other:
         for name in ("empty", "first", "second", "third"):
             other.start(run_record(name))
         other.write("first", [entry(number) for number in range(4)])
@@ -211,7 +209,7 @@ def test_chosen_runs_are_counted_as_all_of_them_are(place: str | Path) -> None:
 
 
 def test_every_verdict_on_a_case_is_found_newest_run_first(place: str | Path) -> None:
-    with Ledger.open(place) as other:
+    with Ledger.open(place, create=True) as other:
         for name in ("first", "second"):
             other.start(run_record(name))
             other.write(name, [entry(1), entry(2)])
@@ -225,7 +223,7 @@ def test_an_older_file_gets_the_same_facets(tmp_path: Path) -> None:
     with sqlite3.connect(old) as file:
         file.executescript(Path(__file__).with_name("version-1.sql").read_text("utf-8"))
     file.close()
-    with Ledger.open(old) as ledger, Ledger.open(new) as fresh:
+    with Ledger.open(old, create=True) as ledger, Ledger.open(new, create=True) as fresh:
         fresh.start(run_record(RUN))
         fresh.write(RUN, [entry(one.position, one.verdict) for one in ledger.stored_verdicts(RUN)])
         assert listed(ledger, RUN) == listed(fresh, RUN)

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Connection
 from support.ledger import entry, verdict
 
-from beholder.ledger import migrations
+from beholder.ledger import database
 from beholder.ledger.ledger import Ledger
 
 FIRST = Path(__file__).with_name("version-1.sql")
@@ -38,7 +38,7 @@ def schema(place: Path) -> set[tuple[str, str]]:
 
 def test_the_oldest_file_is_read_and_written(place: Path) -> None:
     old_file(place)
-    with Ledger.open(place) as ledger:
+    with Ledger.open(place, create=True) as ledger:
         assert ledger.check() == []
         assert ledger.verdict("r1", "photo-00001/model-a") == [verdict(1)]
         assert ledger.run("latest").tags == ("ci",)
@@ -49,8 +49,8 @@ def test_the_oldest_file_is_read_and_written(place: Path) -> None:
 
 def test_it_then_has_the_tables_of_a_new_one(place: Path, tmp_path: Path) -> None:
     old_file(place)
-    Ledger.open(place).close()
-    Ledger.open(tmp_path / "new.db").close()
+    Ledger.open(place, create=True).close()
+    Ledger.open(tmp_path / "new.db", create=True).close()
     assert schema(place) == schema(tmp_path / "new.db")
 
 
@@ -67,19 +67,19 @@ def fail(connection: Connection) -> None:
     raise RuntimeError("the power went")
 
 
-def later(monkeypatch: pytest.MonkeyPatch, *steps: migrations.Migration) -> None:
+def later(monkeypatch: pytest.MonkeyPatch, *steps: database.Migration) -> None:
     """As if a later Beholder had these steps."""
-    monkeypatch.setattr(migrations, "MIGRATIONS", steps)
+    monkeypatch.setattr(database, "MIGRATIONS", steps)
 
 
 def test_steps_are_taken_in_order(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old_file(place)
     later(monkeypatch, add_mood, fill_mood)
-    Ledger.open(place).close()
+    Ledger.open(place, create=True).close()
     with sqlite3.connect(place) as file:
         assert file.execute("SELECT mood FROM runs").fetchall() == [("fine",)]
         assert file.execute("SELECT value FROM meta WHERE key = 'version'").fetchone() == ("3",)
-    Ledger.open(place).close()  # and not taken again
+    Ledger.open(place, create=True).close()  # and not taken again
 
 
 def test_a_step_that_fails_changes_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,9 +88,9 @@ def test_a_step_that_fails_changes_nothing(place: Path, monkeypatch: pytest.Monk
     with monkeypatch.context() as patch:
         later(patch, add_mood, fail)
         with pytest.raises(RuntimeError):
-            Ledger.open(place)
+            Ledger.open(place, create=True)
     assert schema(place) == before
-    with Ledger.open(place) as ledger:
+    with Ledger.open(place, create=True) as ledger:
         assert len(list(ledger.verdicts("r1"))) == 2
 
 

@@ -22,7 +22,7 @@ LOOKS: dict[str, Callable[[Ledger], object]] = {
 @pytest.mark.parametrize("look", LOOKS)
 def test_one_case_is_found_by_its_id(tmp_path: Path, look: str) -> None:
     asked: list[tuple[str, object]] = []
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
         ledger.start(run_record("r1"))
         ledger.write("r1", [entry(number) for number in range(6)])
         engine = ledger._engine

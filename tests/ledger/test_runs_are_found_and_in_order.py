@@ -13,6 +13,7 @@ from support.ledger import NOW, case, entry, run_record, unscored, verdict
 from beholder.errors import LedgerError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.query import tally_groups
+from beholder.ledger.types import REVIEW_PREFIX
 
 
 def test_a_clock_that_jumps_changes_no_order(ledger: Ledger) -> None:
@@ -43,7 +44,7 @@ def test_an_id_goes_before_a_name(ledger: Ledger) -> None:
 
 
 def test_no_run_yet(place: str | Path) -> None:
-    with Ledger.open(place) as ledger, pytest.raises(LedgerError, match=r"no run in the ledger .* yet"):
+    with Ledger.open(place, create=True) as ledger, pytest.raises(LedgerError, match=r"no run in the ledger .* yet"):
         ledger.run()
 
 
@@ -122,3 +123,60 @@ def test_a_fresh_run_goes_on_only_with_one_that_was_begun_fresh_and_is_not_finis
     ledger.update("a", state="finished")
     assert asked("c") == ("c", True)
     assert ledger.find_or_create(run_record("d", fingerprint="same"), fresh=False)[0].id == "c"
+
+
+def test_by_place_and_tag(ledger: Ledger) -> None:
+    for id_, name in (("a1", "weekly"), ("b2", "other"), ("a3", "weekly"), ("a4", "weekly")):
+        ledger.start(run_record(id_, name=name))
+    ledger.tag("a1", "baseline")
+    ledger.tag("a3", "baseline")
+    ledger.start(run_record("rated", name="a review", fingerprint=f"{REVIEW_PREFIX}x"))
+    named = {
+        "latest": "a4",
+        "latest~0": "a4",
+        "previous": "a3",
+        "latest~1": "a3",
+        "latest~2": "b2",
+        "previous~1": "b2",
+        "weekly~1": "a3",
+        "weekly~2": "a1",
+        "weekly~3": None,
+        "a3~1": "a1",  # of the same name
+        "tag:baseline": "a3",
+        "tag:baseline~1": "a1",
+        "tag:base": None,
+        "other~1": None,
+        "~1": None,
+    }
+    for name, found in named.items():
+        if found is None:
+            with pytest.raises(LedgerError, match=f"There is no run '{name}'"):
+                ledger.run(name)
+        else:
+            assert ledger.run(name).id == found, name
+    for name, said in (
+        ("weekly~3", "counted from 'weekly' back, there are 3 such runs"),
+        ("other~1", "counted from 'other' back, there is 1 such run"),
+        ("tag:basline", "did you mean 'tag:baseline'"),
+        ("previus", "did you mean 'previous'"),
+        ("weelky~1", "did you mean 'weekly'"),
+    ):
+        with pytest.raises(LedgerError, match=said):
+            ledger.run(name)
+
+
+@pytest.mark.parametrize("name", ["latest", "previous", "tag:baseline", "nightly~1"])
+def test_a_name_that_stands_for_a_run_is_given_to_none_and_one_of_old_is_found(ledger: Ledger, name: str) -> None:
+    for refused in (
+        lambda: ledger.rename("r1", name),
+        lambda: ledger.find_or_create(run_record("r2", name=name), fresh=True),
+    ):
+        with pytest.raises(LedgerError, match=f"'{name}' is no name for a run"):
+            refused()
+    ledger.start(run_record("old", name=name))
+    ledger.start(run_record("young"))
+    assert ledger.run(name).id == "old"
+    assert (
+        ledger.find_or_create(run_record("x", name=name, fingerprint=ledger.run("old").fingerprint), fresh=False)[1]
+        is False
+    )

@@ -16,7 +16,7 @@ from beholder.images.prepare import make_thumbnail, prepare_image
 
 def size(data: bytes) -> tuple[int, int]:
     with Image.open(io.BytesIO(data)) as image:
-        assert image.format == "WEBP"
+        assert image.format == "JPEG"
         return image.size
 
 
@@ -54,8 +54,8 @@ def test_nothing_of_the_metadata_is_in_it() -> None:
     small = make_thumbnail(saved(photo(700, 500), "JPEG", exif=gps_exif(1)))
     assert GPS_MARK not in small
     assert TEXT_MARK not in small
-    assert b"EXIF" not in small
-    assert b"ICCP" not in small
+    assert b"Exif" not in small
+    assert b"ICC_PROFILE" not in small
 
 
 def test_grey_and_transparent_pictures() -> None:

@@ -29,19 +29,19 @@ def test_both_make_it_and_both_write(place: Path) -> None:
         said, errors = writer.communicate()
         assert writer.returncode == 0, errors
         assert said.split()[-1] == str(COUNT)
-    with Ledger.open(place) as ledger:
+    with Ledger.open(place, create=True) as ledger:
         done = {id_: far.done for id_, far in ledger.progress().items()}
         assert done == {"run0": COUNT, "run1": COUNT, "run2": COUNT}
         assert ledger.check() == []
 
 
 def test_of_many_who_want_the_same_run_exactly_one_starts_it(place: Path) -> None:
-    Ledger.open(place).close()
+    Ledger.open(place, create=True).close()
     together = Barrier(6)
 
     def ask(number: int) -> list[tuple[str, bool]]:
         got = []
-        with Ledger.open(place) as ledger:
+        with Ledger.open(place, create=True) as ledger:
             for turn in range(5):
                 wanted = ledger_support.run_record(f"r{turn}-{number}", fingerprint=f"same {turn}")
                 together.wait()
@@ -54,12 +54,12 @@ def test_of_many_who_want_the_same_run_exactly_one_starts_it(place: Path) -> Non
     for turn in turns:
         assert len({id_ for id_, _ in turn}) == 1
         assert sorted(new for _, new in turn) == [False] * 5 + [True]
-    with Ledger.open(place) as ledger:
+    with Ledger.open(place, create=True) as ledger:
         assert len(ledger.runs()) == 5
 
 
 def test_readers_see_whole_batches_while_another_process_writes(place: Path) -> None:
-    with Ledger.open(place):
+    with Ledger.open(place, create=True):
         pass
     command = [sys.executable, ledger_support.__file__, str(place), "run", "0", str(COUNT), str(BATCH)]
     with (
@@ -79,7 +79,7 @@ def test_a_reader_that_stops_half_way_holds_nobody_up(ledger: Ledger) -> None:
     ledger.write("r1", [ledger_support.entry(number) for number in range(600)])
     reading = ledger.verdicts("r1")
     next(reading)
-    with Ledger.open(ledger.address, timeout_s=0) as other:
+    with Ledger.open(ledger.address, timeout_s=0, create=True) as other:
         other.write("r1", [ledger_support.entry(601)])
         other.delete("r1")
     assert len(list(reading)) < 600  # and what is gone is gone, without an error

@@ -8,8 +8,10 @@ from decimal import Decimal
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import update
 from support.ledger import entry, run_record, unscored, verdict
 
+from beholder.ledger import schema
 from beholder.ledger.leases import grant_allowance, record_heartbeat, remove_worker
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import ClaimResult, HeartbeatReply, VerdictKey, WriteToken
@@ -25,7 +27,7 @@ def alive(ledger: Ledger, holder: str, lease_s: float = LONG_S) -> float:
 
 
 def claimed(ledger: Ledger, holder: str, *numbers: int, final: tuple[str, ...] = FINAL) -> ClaimResult:
-    return ledger.claim("r1", holder, keys(*numbers), final)
+    return ledger.claim("r1", holder, keys(*numbers), final, LONG_S)
 
 
 def granted(ledger: Ledger, holder: str, limit: str, least: str) -> Decimal:
@@ -34,6 +36,14 @@ def granted(ledger: Ledger, holder: str, limit: str, least: str) -> Decimal:
 
 def gone(ledger: Ledger, holder: str) -> None:
     ledger.leave("r1", holder)
+
+
+def time_passes(ledger: Ledger, seconds: float) -> None:
+    """As if all that was written had been written so much earlier."""
+    with ledger._writing() as connection:
+        columns = schema.workers.c
+        earlier = {"since": columns.since - seconds, "until": columns.until - seconds}
+        connection.execute(update(schema.workers).values(**earlier))
 
 
 def keys(*numbers: int) -> list[VerdictKey]:
@@ -55,6 +65,64 @@ def test_the_leases_of_a_worker_that_is_gone_lapse(ledger: Ledger) -> None:
     assert claimed(ledger, "b", 0, 1).held == frozenset(keys(0, 1))
     alive(ledger, "a", GONE_S)
     assert claimed(ledger, "b", 0, 1).mine == frozenset(keys(0, 1))
+
+
+def test_an_outage_takes_no_case_from_those_that_could_send_no_heartbeat(ledger: Ledger) -> None:
+    for holder in ("back", "slow", "dead"):
+        alive(ledger, holder)
+    claimed(ledger, "slow", 0)
+    claimed(ledger, "dead", 1)
+    alive(ledger, "dead", GONE_S)  # before the outage
+    time_passes(ledger, LONG_S + 100)
+    assert claimed(ledger, "back", 0, 1) == ClaimResult(frozenset(keys(1)), frozenset(keys(0)))
+    alive(ledger, "back")
+    assert claimed(ledger, "back", 0).held == frozenset(keys(0))
+    for _ in range(5):  # now it does not come back, and the server is there
+        time_passes(ledger, LONG_S / 4)
+        alive(ledger, "back")
+    assert claimed(ledger, "back", 0).mine == frozenset(keys(0))
+
+
+def test_a_worker_whose_heartbeats_are_always_late_does_not_keep_the_leases_of_a_dead_one(ledger: Ledger) -> None:
+    for holder in ("late", "later", "dead"):
+        alive(ledger, holder)
+    claimed(ledger, "dead", 0)
+    for _ in range(12):  # each of them 0.7 leases apart
+        for holder in ("late", "later"):
+            time_passes(ledger, LONG_S * 0.35)
+            alive(ledger, holder)
+    assert sorted(ledger.active_workers("r1")) == ["late", "later"]
+    assert claimed(ledger, "late", 0).mine == frozenset(keys(0))
+
+
+def test_an_outage_gives_nobody_more_than_one_lease(ledger: Ledger) -> None:
+    """Here only one worker had stopped, and another one dies after its return."""
+    for holder in ("stopped", "dead"):
+        alive(ledger, holder)
+    for _ in range(40):
+        time_passes(ledger, LONG_S / 4)
+        alive(ledger, "dead")
+    claimed(ledger, "dead", 0)
+    alive(ledger, "stopped")
+    assert claimed(ledger, "stopped", 0).held == frozenset(keys(0))
+    for _ in range(5):
+        time_passes(ledger, LONG_S / 4)
+        alive(ledger, "stopped")
+    assert claimed(ledger, "stopped", 0).mine == frozenset(keys(0))
+
+
+def test_a_worker_that_missed_heartbeats_does_not_just_renew_its_leases(ledger: Ledger) -> None:
+    """The outage that it found would be forgotten before the leases of the others are renewed."""
+    assert not ledger.renew("r1", "a", LONG_S)
+    for holder in ("a", "b"):
+        alive(ledger, holder)
+    time_passes(ledger, LONG_S / 4)
+    assert ledger.renew("r1", "a", LONG_S)
+    time_passes(ledger, LONG_S * 0.9)
+    assert ledger.active_workers("r1") == ["a"]
+    assert not ledger.renew("r1", "a", LONG_S)
+    alive(ledger, "a")
+    assert sorted(ledger.active_workers("r1")) == ["a", "b"]
 
 
 def test_who_leaves_holds_nothing(ledger: Ledger) -> None:
@@ -96,6 +164,16 @@ def test_a_batch_that_is_written_twice_counts_once(ledger: Ledger) -> None:
     assert ledger.run("r1").spent_usd == 1
 
 
+def test_what_a_worker_gives_back_others_get_and_only_once(ledger: Ledger) -> None:
+    for holder in ("a", "b"):
+        alive(ledger, holder)
+    assert ledger.grant("r1", "a", Decimal(8), Decimal(8), 1) == 8
+    assert granted(ledger, "b", "8", "1") == 0
+    for _ in range(2):
+        ledger.write("r1", [entry(0, spent_usd=Decimal(1))], WriteToken("a", "first", Decimal(3)))
+    assert granted(ledger, "b", "8", "1") == 3  # 1 is spent, and 4 are still reserved for a
+
+
 def test_paces_are_shared_and_never_more_than_the_whole(ledger: Ledger) -> None:
     parts = {"a": alive(ledger, "a")}
     assert parts == {"a": 1.0}
@@ -109,15 +187,29 @@ def test_paces_are_shared_and_never_more_than_the_whole(ledger: Ledger) -> None:
     assert [alive(ledger, "a"), alive(ledger, "b")] == pytest.approx([0.5, 0.5])
 
 
-def test_what_a_silent_worker_may_spend_is_its_own_until_the_next_start(ledger: Ledger) -> None:
+def test_what_a_silent_worker_may_spend_stays_its_own(ledger: Ledger) -> None:
     alive(ledger, "b")
     alive(ledger, "a", GONE_S)
     assert granted(ledger, "a", "1", "1") == 1
     assert granted(ledger, "b", "1", "1") == 0
     gone(ledger, "b")
-    alive(ledger, "c")
-    assert granted(ledger, "c", "1", "1") == 1
-    assert granted(ledger, "a", "1", "1") == 0  # awake again, and known to nobody
+    alive(ledger, "c")  # the first of a new start
+    assert granted(ledger, "c", "1", "0.1") == 0
+    assert ledger.unsettled_usd("r1") == ledger.reserved_usd("r1") == 1
+    ledger.write("r1", [entry(0, spent_usd=Decimal("0.25"))], WriteToken("a", "late", Decimal("0.75")))  # it only slept
+    assert ledger.unsettled_usd("r1") == 0
+    assert granted(ledger, "c", "1", "0.75") == Decimal("0.75")
+
+
+def test_who_leaves_keeps_only_what_is_not_released(ledger: Ledger) -> None:
+    assert granted(ledger, "alone", "5", "5") == 5  # without a heartbeat
+    ledger.leave("r1", "alone", Decimal(3))
+    assert ledger.reserved_usd("r1") == 2
+    assert ledger.active_workers("r1") == []
+    assert granted(ledger, "next", "5", "4") == 0
+    assert granted(ledger, "next", "5", "3") == 3
+    ledger.leave("r1", "next", Decimal(3))
+    assert ledger.reserved_usd("r1") == 2
 
 
 def test_a_worker_that_slept_is_told(ledger: Ledger) -> None:
@@ -187,4 +279,4 @@ def test_together_they_never_spend_more_than_the_budget(
     assert ledger.run(name).spent_usd == spent
     with ledger._writing() as connection:
         for holder in purses:
-            remove_worker(connection, number, holder)
+            remove_worker(connection, number, holder, purses[holder])

@@ -16,7 +16,7 @@ from beholder.errors import UsageError
 from beholder.reports.ci import run_junit, run_markdown
 from beholder.reports.html_report import write_report
 from beholder.reports.summary import prompt_digests
-from beholder.verdicts.verdict import Coverage
+from beholder.verdicts.verdict import Coverage, mark_unmeasured
 
 
 def words(page: Path) -> str:
@@ -154,15 +154,16 @@ def test_junit_has_a_test_for_every_verdict(tmp_path: Path) -> None:
 def test_junit_says_what_each_case_came_to_and_fails_below_what_is_asked(tmp_path: Path) -> None:
     """A rubric without a threshold lets everything through: then `fail_under` says what fails."""
     verdicts = [restyle(number, passed=None) for number in range(4)]
-    left_open = restyle(4, passed=None, score=None, grade=None, coverage=Coverage(3, 6, "assertions"))
-    entries = [told(number, one, pictures=False) for number, one in enumerate([*verdicts, left_open])]
+    coverage = Coverage(3, 6, "assertions")
+    unmeasured = mark_unmeasured(restyle(4, passed=None, score=None, grade=None, coverage=coverage))
+    entries = [told(number, one, pictures=False) for number, one in enumerate([*verdicts, unmeasured])]
     with ledger_with(tmp_path / "ledger.db", entries) as ledger:
         [plain] = Xml.fromstring(run_junit(ledger, ledger.run(RUN)))
         [strict] = Xml.fromstring(run_junit(ledger, ledger.run(RUN), {"score": 60, "exceptional": 4}))
     assert plain.attrib | {"tests": "5", "failures": "0", "errors": "0", "skipped": "1"} == plain.attrib
     assert [one.text for one in plain.iter("system-out")][3] == "score 0.250, grade F\naccuracy 2, exceptional 2"
     [skipped] = plain.iter("skipped")
-    assert skipped.get("message") == "only 3 of 6 assertions measured"
+    assert skipped.get("message") == f"unmeasured, {coverage.sentence}"
     failures = list(strict.iter("failure"))
     assert [one.get("type") for one in failures] == ["fail-under"] * 2
     assert failures[1].get("message") == (

@@ -45,6 +45,25 @@ def test_what_has_no_score_comes_first_and_then_the_worst(report: Path, opened: 
     assert scores == sorted(scores)
 
 
+def test_a_case_that_was_left_out_shows_its_numbers_and_says_so(tmp_path: Path, opened: Opened) -> None:
+    with ledger_with(tmp_path / "ledger.db", [told(number, restyle(number)) for number in range(40)]) as ledger:
+        page = opened(written(ledger, tmp_path / "small.html", max_mb=0.3))
+    assert len(seen(page)) == 40
+    page.locator(".card a", has_text="photo-00015/anime").click()  # flagged, and one of the worst
+    page.wait_for_selector("dialog.case[open] .cv-stage img")
+    assert "Seen at place 1 of 15" in page.locator("dialog.case").inner_text()
+    page.locator("dialog.case button", has_text="Close").click()
+    assert "not in this file" in (page.locator(".card a", has_text="photo-00036/anime").text_content() or "")
+    page.locator(".card a", has_text="photo-00036/anime").click()
+    page.wait_for_selector("dialog.case[open] .notice")
+    told_there = page.locator("dialog.case").inner_text()
+    assert "not in this file" in told_there
+    assert "Accuracy" in told_there
+    page.locator("dialog.case button", has_text="Close").click()
+    page.locator('[data-key="q"]').fill("place 1 of 15")
+    page.locator("[data-count]", has_text="1 of 40").wait_for()
+
+
 def test_the_slider_follows_the_mouse_and_the_keys(report: Path, opened: Opened) -> None:
     page = opened(report)
     first_case(page)
@@ -307,3 +326,12 @@ def test_touch_targets_are_large_enough_on_a_tablet(report: Path, opened: Opened
         ".map(one => one.textContent)"
     )
     assert small == []
+
+
+def test_a_score_is_not_rounded_across_what_it_failed_by(tmp_path: Path, opened: Opened) -> None:
+    almost = restyle(0, score=0.69996, percentage=69.996, grade="C", passed=False)
+    with ledger_with(tmp_path / "ledger.db", [told(0, almost, pictures=False)]) as ledger:
+        page = opened(written(ledger, tmp_path / "report.html"))
+    assert page.locator(".card .score > .number").all_text_contents() == ["0.69996"]
+    page.locator(".card a").first.click()
+    assert page.locator("dialog.case[open] .headline .big").first.text_content() == "69.996 %"

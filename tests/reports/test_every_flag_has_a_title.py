@@ -11,7 +11,7 @@ import pytest
 import beholder
 from beholder.judges.audit import DISAGREE, NOT_AUDITED
 from beholder.judges.base import MEASURED_NOT_SEEN
-from beholder.providers.base import STRUCTURED_OUTPUT_UNAVAILABLE
+from beholder.providers.schema_support import STRUCTURED_OUTPUT_UNAVAILABLE
 from beholder.reports.text import FLAG_TITLES, flag_title
 
 SOURCE = Path(beholder.__file__).parent

@@ -59,14 +59,15 @@ def test_other_formats(command: Command, tmp_path: Path, format_: str, name: str
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("latest", "--format", "pdf"), "--format is one of html, md, junit, not 'pdf'."),
+        (("latest", "--format", "pdf"), "The format is one of html, md, junit, not 'pdf'."),
         (("latest", "-o", "beholder.db"), "'beholder.db' is the ledger itself; name another file."),
         (("latest", "-o", "nowhere/report.html"), "cannot be written"),
+        (("latest", "-o", "report.pdf"), "'report.pdf' ends in none of .html, .md and .xml"),
         (("latest", "--group", "colour"), "in a group 'colour'"),
-        (("latest", "--against", "latest"), "--against names an older run, and 'latest' is the run r1 itself."),
-        (("latest", "--max-mb", "nan"), "a number of MB from 0.1 on, not nan."),
-        (("latest", "--max-mb", "inf"), "a number of MB from 0.1 on, not inf."),
-        (("latest", "--fail-under", "80"), "--fail-under says which tests of --format junit fail"),
+        (("latest", "--against", "latest"), "A run is set against an older one, and 'latest' is the run r1 itself."),
+        (("latest", "--max-mb", "nan"), "max_mb is a number from 0.1 on, not nan."),
+        (("latest", "--max-mb", "inf"), "max_mb is a number from 0.1 on, not inf."),
+        (("latest", "--fail-under", "80"), "fail_under says which tests of the format junit fail"),
         (("latest", "--format", "junit", "--fail-under", "nan"), "nan is no number"),
         (("latest", "--format", "junit", "--fail-under", "0.8"), "for a score of 0.8 say 80."),
         (("latest", "--format", "junit", "--fail-under", "much"), "'much' is neither."),
@@ -82,7 +83,7 @@ def test_wrong_use_is_one_plain_sentence(command: Command, words: tuple[str, ...
 
 
 def test_junit_of_two_runs_is_what_compare_writes(command: Command, tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "beholder.db") as ledger:
+    with Ledger.open(tmp_path / "beholder.db", create=True) as ledger:
         ledger.start(run_record("r2", name="tuned"))
     code, _, err = command("r2", "--against", "r1", "--format", "junit")
     assert code == 2
@@ -109,7 +110,7 @@ class Terminal(io.StringIO):
 def test_a_long_run_has_a_bar_on_a_terminal_and_nowhere_else(
     command: Command, monkeypatch: pytest.MonkeyPatch, format_: str
 ) -> None:
-    monkeypatch.setattr("beholder.cli.report.PROGRESS_FROM_VERDICTS", 8)
+    monkeypatch.setattr("beholder.cli.show.PROGRESS_FROM_VERDICTS", 8)
     code, _, err = command("latest", "--format", format_)
     assert (code, err) == (0, "")
     screen = Terminal()

@@ -10,9 +10,18 @@ from support import postgres as postgres_support
 from support.reviews import EDIT, RUN, answers, edits, restyles
 
 from beholder.ledger.ledger import Ledger
-from beholder.reviews.queue import case_from_label, case_label, find_next_case, order_cases, read_review_progress
 from beholder.reviews.ratings import load_column_names, read_review_ratings
-from beholder.reviews.review import ReviewOrder, ReviewOrderKind, find_or_start_review, load_review
+from beholder.reviews.review import (
+    ReviewOrder,
+    ReviewOrderKind,
+    case_from_label,
+    case_label,
+    find_next_case,
+    find_or_start_review,
+    load_review,
+    order_cases,
+    read_review_progress,
+)
 from beholder.reviews.sheet import load_rating, record_draft, record_rating
 from beholder.statistics.data import ColumnKind as Of
 
@@ -50,7 +59,7 @@ def test_styles_are_told_from_each_other(postgres: postgres_support.Server) -> N
 def test_many_at_once_lose_nothing(postgres: postgres_support.Server) -> None:
     place = postgres.schema()
     edits(place).close()
-    with Ledger.open(place) as ledger, ThreadPoolExecutor(24) as many:
+    with Ledger.open(place, create=True) as ledger, ThreadPoolExecutor(24) as many:
         reviews = [find_or_start_review(ledger, RUN, f"rater {number}") for number in range(24)]
         done: list[Future[Any]] = [many.submit(record_draft, ledger, review, CASE, answers(3)) for review in reviews]
         done += [many.submit(record_rating, ledger, review, CASE, answers(6)) for review in reviews]

@@ -16,8 +16,17 @@ from support.reviews import EDIT, RUN, answers, edits, families, restyles, style
 from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import Entry
-from beholder.reviews.queue import case_from_label, case_label, find_next_case, read_review_progress
-from beholder.reviews.review import ReviewOrder, ReviewOrderKind, find_or_start_review, list_reviews, load_review
+from beholder.reviews.review import (
+    ReviewOrder,
+    ReviewOrderKind,
+    case_from_label,
+    case_label,
+    find_next_case,
+    find_or_start_review,
+    list_reviews,
+    load_review,
+    read_review_progress,
+)
 from beholder.reviews.sheet import (
     OPEN_ANSWER,
     answers_from_verdict,
@@ -116,13 +125,14 @@ def test_na_leaves_open_and_the_rest_counts(tmp_path: Path) -> None:
         review = find_or_start_review(ledger, RUN, "Ana")
         given = {f"{EDIT}:unchanged_regions": "7", f"{EDIT}:global_consistency": OPEN_ANSWER}
         [verdict] = record_rating(ledger, review, CASE, given)
-        assert verdict.scored
-        assert verdict.score == 1
+        assert (verdict.outcome, verdict.score) == (Outcome.UNMEASURED, None)
         assert [verdict.criteria[key].score for key in verdict.criteria] == [7, None, None]
         assert verdict.coverage is not None
         assert (verdict.coverage.measured, verdict.coverage.of) == (1, 3)
         [nothing] = record_rating(ledger, review, CASE, dict.fromkeys(answers(), OPEN_ANSWER))
-        assert (nothing.scored, nothing.score) == (True, None)
+        assert (nothing.outcome, nothing.score) == (Outcome.UNMEASURED, None)
+        assert read_review_progress(ledger, review).rated == 1
+        assert find_next_case(ledger, review) != CASE
 
 
 def test_failed_assertions_lower_a_persons_score_too() -> None:
@@ -170,7 +180,7 @@ def test_what_was_begun_is_kept_and_gone_on_with(tmp_path: Path) -> None:
         third = "photo-00003/model-a"
         given = {f"{EDIT}:unchanged_regions": "2", "comment": "hm"}
         assert record_draft(ledger, review, third, given)
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
         assert find_next_case(ledger, review) == third
         assert load_rating(ledger, review, third).answers == given
         assert not load_rating(ledger, review, third).saved
@@ -205,7 +215,7 @@ class Slower(Ledger):
 
 def test_a_draft_never_takes_the_place_of_what_another_process_saves_meanwhile(tmp_path: Path) -> None:
     edits(tmp_path / "ledger.db").close()
-    with Slower.open(tmp_path / "ledger.db") as slow, Ledger.open(tmp_path / "ledger.db") as other:
+    with Slower.open(tmp_path / "ledger.db") as slow, Ledger.open(tmp_path / "ledger.db", create=True) as other:
         assert isinstance(slow, Slower)
         review = find_or_start_review(slow, RUN, "Ana")
         slow.meanwhile = lambda: record_rating(other, review, CASE, answers(6))
@@ -216,7 +226,7 @@ def test_a_draft_never_takes_the_place_of_what_another_process_saves_meanwhile(t
 
 def test_a_rating_that_another_process_saves_meanwhile_is_one_that_was_changed(tmp_path: Path) -> None:
     edits(tmp_path / "ledger.db").close()
-    with Slower.open(tmp_path / "ledger.db") as slow, Ledger.open(tmp_path / "ledger.db") as other:
+    with Slower.open(tmp_path / "ledger.db") as slow, Ledger.open(tmp_path / "ledger.db", create=True) as other:
         assert isinstance(slow, Slower)
         review = find_or_start_review(slow, RUN, "Ana")
         slow.meanwhile = lambda: record_rating(other, review, CASE, answers(6))
@@ -378,4 +388,4 @@ def test_a_rating_that_is_opened_and_saved_again_is_the_same(data: st.DataObject
 @given(st.dictionaries(st.sampled_from([*answers(), "comment"]), st.text(max_size=12)))
 def test_any_answers_end_in_a_verdict(given_: dict[str, str]) -> None:
     verdict = score_answers(_EDIT, "x", "person:Ana", given_)
-    assert verdict.outcome in (Outcome.SCORED, Outcome.INVALID)
+    assert verdict.outcome in (Outcome.SCORED, Outcome.UNMEASURED, Outcome.INVALID)

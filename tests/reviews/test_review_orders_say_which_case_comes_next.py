@@ -12,9 +12,8 @@ from support.reviews import RUN, edits
 
 from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger
-from beholder.reviews import queue
-from beholder.reviews.queue import measure_uncertainty, order_cases
-from beholder.reviews.review import ReviewOrder, ReviewOrderKind, parse_order
+from beholder.reviews import review
+from beholder.reviews.review import ReviewOrder, ReviewOrderKind, measure_uncertainty, order_cases, parse_order
 from beholder.verdicts.verdict import CalibratedRating, Coverage, Juror, Jury, Outcome
 
 
@@ -53,7 +52,7 @@ def test_a_quota_goes_round_the_values_of_a_group(tmp_path: Path) -> None:
 
 
 def test_a_quota_of_a_run_without_cases_is_refused(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
         ledger.start(run_record(RUN))
         with pytest.raises(UsageError, match="No case of this run is in a group 'model'"):
             order_cases(ledger, RUN, "ana", ReviewOrder(ReviewOrderKind.QUOTA, "model"))
@@ -86,7 +85,7 @@ def test_uncertainty_is_the_worst_of_what_a_verdict_says_of_itself(why: str) -> 
 def test_of_a_large_run_some_are_looked_at_and_none_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "SAMPLE_SIZE", 4)
+    monkeypatch.setattr(review, "SAMPLE_SIZE", 4)
     with edits(tmp_path / "ledger.db") as ledger:
         found = order_cases(ledger, RUN, "ana", ReviewOrder(ReviewOrderKind.UNCERTAIN))
         plain = order_cases(ledger, RUN, "ana", ReviewOrder())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,17 +18,6 @@ FIELDS: dict[str, dict[str, FieldValue]] = {
     "restyle-confidence": {"style": "Anime"},
     "description": {"input": "What is there?", "output": "A cat.", "expected_output": "A dog."},
 }
-
-
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder beside the repository that holds the seeds and the data; continuous integration must have it."""
-    folder = Path(__file__).parents[3] / "shared"
-    if not folder.is_dir():
-        if os.environ.get("CI"):
-            pytest.fail(f"CI runs with the shared folder, and {folder} is not there")
-        pytest.skip(f"the shared folder is not at {folder}")
-    return folder
 
 
 @pytest.fixture(scope="session")

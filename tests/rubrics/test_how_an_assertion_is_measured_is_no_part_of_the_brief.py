@@ -12,7 +12,7 @@ from beholder.errors import RubricError
 from beholder.images.image import PreparedImage
 from beholder.judges.base import identity_for_brief
 from beholder.judges.offline.judge import InstrumentsJudge
-from beholder.judges.scripted import ScriptedJudge
+from beholder.judges.recorded import ScriptedJudge
 from beholder.rubrics.brief import Brief, Composer
 from beholder.rubrics.load import find_style, load_styles
 from beholder.rubrics.rubric import Rubric, Style

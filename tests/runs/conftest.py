@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,12 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from support.postgres import Server
 
+from beholder.testing.base import Received
 from beholder.testing.server import JudgeServer
 
+PATIENCE_S = 240
 KEYS = ("unchanged_regions", "global_consistency", "identity_preservation")
 WORDS = "the wall behind the car shows the same mortar lines and the same shading as it did before"
 
@@ -33,6 +38,65 @@ def good_answer() -> Callable[..., dict[str, Any]]:
 def server() -> Iterator[JudgeServer]:
     with JudgeServer(answer(), keyless=True) as server:
         yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A ledger that is not there yet, in a file and in PostgreSQL."""
+    if request.param == "sqlite":
+        return str(tmp_path / "ledger.db")
+    server: Server = request.getfixturevalue("postgres")
+    return server.database()
+
+
+Spawn = Callable[[Sequence[str]], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def spawn() -> Iterator[Spawn]:
+    """Starts a process by its command line; one that is left over at the end of the test is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(line: Sequence[str]) -> subprocess.Popen[str]:
+        started.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+class HeldAnswers:
+    """What the server was asked, and the event until which it holds its answers back."""
+
+    def __init__(self) -> None:
+        self.asked: list[Received] = []
+        self.go = threading.Event()
+
+    def wait_until_asked(self, process: subprocess.Popen[str]) -> None:
+        """Wait until somebody asks, as long as this process lives."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.asked:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def held(server: JudgeServer) -> Iterator[HeldAnswers]:
+    """Holds all answers back until `go` is set, at the latest at the end of the test."""
+    held = HeldAnswers()
+
+    def hold(request: Received) -> dict[str, Any]:
+        held.asked.append(request)
+        held.go.wait(PATIENCE_S)
+        return answer()
+
+    server.default = hold
+    yield held
+    held.go.set()
 
 
 @pytest.fixture

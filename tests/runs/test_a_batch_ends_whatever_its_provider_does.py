@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from beholder.cli.progress import ProgressCounter
+from beholder.providers import batch
+from beholder.reports.progress import ProgressCounter
 from beholder.runs.batch import BatchPass, BatchPassOptions, BatchRunStatus
 from beholder.runs.execution import prepare_run
 from beholder.runs.suite import load_suite
@@ -37,13 +38,16 @@ def course(chance: random.Random) -> Course:
     )
 
 
+ToTheEnd = Callable[..., Awaitable[None]]
+
+
 @pytest.fixture
 def to_the_end(
     server: JudgeServer,
     cases: Callable[[int], Path],
     good_answer: Callable[..., dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
-) -> Callable[[str, int, str], Awaitable[None]]:
+) -> ToTheEnd:
     """Hands a run in at a provider of many moods, and collects it until nothing is under way."""
     for name in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.setenv(name, "sk-test-0123456789")
@@ -55,7 +59,9 @@ def to_the_end(
         Fault.refusal("I would rather not."),
     ]
 
-    async def to_the_end(protocol: str, seed: int, place: str) -> None:
+    async def to_the_end(
+        protocol: str, seed: int, place: str, course: Callable[[random.Random], Course] = course
+    ) -> None:
         chance = random.Random(f"{protocol} {seed}")
         server.default = lambda _: chance.choice(replies)
         flags = {
@@ -93,15 +99,25 @@ def to_the_end(
     return to_the_end
 
 
-ToTheEnd = Callable[[str, int, str], Awaitable[None]]
-
-
 @pytest.mark.parametrize("protocol", URLS)
 @pytest.mark.parametrize("seed", [0, 7, 17])
 async def test_in_the_end_every_case_has_its_verdict(
     to_the_end: ToTheEnd, tmp_path: Path, protocol: str, seed: int
 ) -> None:
     await to_the_end(protocol, seed, str(tmp_path / "ledger.db"))
+
+
+@pytest.mark.parametrize("protocol", URLS)
+@pytest.mark.parametrize("endless", ["\n", '{"custom_id": "ab", "key": "ab"}\n', "{}\n", "x"])
+async def test_results_without_an_end_are_read_up_to_a_limit(
+    to_the_end: ToTheEnd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str, endless: str
+) -> None:
+    monkeypatch.setattr(batch, "MAX_REPLY_BYTES", 2**16)
+
+    def course(chance: random.Random) -> Course:
+        return Course(expired=chance.randrange(2), endless=chance.choice(["", endless]))
+
+    await to_the_end(protocol, 1, str(tmp_path / "ledger.db"), course)
 
 
 async def test_so_it_has_in_a_shared_ledger(to_the_end: ToTheEnd, postgres: Any) -> None:

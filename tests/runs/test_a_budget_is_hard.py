@@ -106,6 +106,31 @@ async def test_a_shared_budget_fetches_what_it_needs_and_no_more_than_there_is()
     assert sum(budget.spent for budget in budgets) == 10
 
 
+async def test_what_is_given_back_while_more_is_asked_for_is_used() -> None:
+    budget = Budget(Decimal(4))
+    purse, asked = Decimal(4), list[Decimal]()
+
+    async def grant(least: Decimal) -> Decimal:
+        nonlocal purse
+        asked.append(least)
+        given = least if least <= purse else Decimal(0)
+        purse -= given
+        if not given:  # the only other call ends before the answer comes, and its verdict is written
+            budget.end_call(Decimal(3), Decimal(1))
+            purse += budget.return_unused()
+        return given
+
+    budget.share_between_processes(grant)
+    await budget.begin_call(Decimal(3))
+    await budget.begin_call(Decimal(3))
+    assert budget.limit == 4
+    assert budget.spent == 1
+    assert budget.reserved == 3
+    assert [*map(int, asked)] == [3, 3, 3]
+    with pytest.raises(OverBudget):
+        await Budget(Decimal(1)).begin_call(Decimal(3))
+
+
 async def test_calls_wait_for_what_others_do_not_come_to() -> None:
     budget = Budget(Decimal(10))
     judge = ScriptedJudge(*[Answer("x", finish=Finish.REFUSED, cost_usd=Decimal("0.1"))] * 80)

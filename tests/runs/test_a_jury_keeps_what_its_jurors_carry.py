@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from beholder import Case, ScriptedJudge, SetupError, UsageError, judge, judge_all
+from beholder import Case, ScriptedJudge, SetupError, UsageError, judge, judge_rubrics
 
 KEYS = ("unchanged_regions", "global_consistency", "identity_preservation")
 WORDS = " ".join(["seen"] * 16)
@@ -30,7 +30,7 @@ CASE = Case("c1", {"input": picture("gif"), "edited": picture()}, {"instruction"
 
 def test_flags_name_the_juror_by_its_place() -> None:
     jury = [ScriptedJudge(SetupError("no such model")), ScriptedJudge(answer()), ScriptedJudge(answer(9), answer("7"))]
-    verdict = judge("edit-preservation", CASE, jury)
+    verdict = judge("edit-preservation", CASE, judge=jury)
     assert verdict.scored
     assert verdict.jury is not None
     assert (verdict.jury.answered, verdict.jury.failed) == (2, 1)
@@ -42,13 +42,13 @@ def test_flags_name_the_juror_by_its_place() -> None:
 
 def test_a_judge_alone_that_is_set_up_wrongly_is_wrong_use() -> None:
     with pytest.raises(SetupError):
-        judge("edit-preservation", CASE, ScriptedJudge(SetupError("no such model")))
+        judge("edit-preservation", CASE, judge=ScriptedJudge(SetupError("no such model")))
 
 
 def test_a_family_is_refused_before_anybody_is_asked() -> None:
     one = ScriptedJudge(answer())
-    with pytest.raises(UsageError, match="judge_all"):
-        judge("edit", CASE, one)
+    with pytest.raises(UsageError, match="judge_rubrics"):
+        judge("edit", CASE, judge=one)
     assert one.briefs == []
 
 
@@ -57,11 +57,11 @@ def test_a_family_reads_each_image_once() -> None:
         keys = brief.schema["properties"]["criteria"]["properties"]
         return {"criteria": {key: {"justification": WORDS, "score": 6} for key in keys}}
 
-    verdicts = judge_all("edit", CASE, ScriptedJudge(say=reply))
+    verdicts = judge_rubrics("edit", CASE, judge=ScriptedJudge(say=reply)).values()
     assert [len(verdict.criteria) for verdict in verdicts] == [3, 6, 3]
     assert len({verdict.images for verdict in verdicts}) == 1
 
 
 def test_an_unknown_option_is_said_to_be() -> None:
     with pytest.raises(UsageError, match="smaples"):
-        judge("edit-preservation", CASE, ScriptedJudge(answer()), smaples=3)  # type: ignore[call-arg]
+        judge("edit-preservation", CASE, judge=ScriptedJudge(answer()), smaples=3)

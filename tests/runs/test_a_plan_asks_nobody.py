@@ -57,7 +57,7 @@ def test_a_known_model_has_a_price(tmp_path: Path, cases: Any, command: Command,
     path = cases(2)
     words = [*command()[:4], "--rubric", "edit-preservation", "--cases", str(path), "--judge", "openai:gpt-5-mini"]
     words[3] = "plan"
-    plan = json.loads(beholder([*words, "--json"]).stdout)
+    plan = json.loads(beholder([*words, "--ledger", str(tmp_path / "ledger.db"), "--json"]).stdout)
     assert 0 < plan["money_low"] < plan["money_high"]
 
 

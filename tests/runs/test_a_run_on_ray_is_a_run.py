@@ -11,9 +11,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ DEADLY = """
 import os
 import signal
 import socket
-from beholder.judges.scripted import ScriptedJudge
+from beholder.judges.recorded import ScriptedJudge
 
 WORDS = "the wall behind the car shows the same mortar lines and the same shading as it did before"
 
@@ -97,7 +98,8 @@ def plugin(folder: Path) -> Path:
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Of the cluster, and of who joins it."""
     kept = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
-    return {**kept, **QUIET, "PYTHONPATH": str(plugin(tmp_path_factory.mktemp("plugin")))}
+    path = os.pathsep.join(filter(None, (str(plugin(tmp_path_factory.mktemp("plugin"))), kept.get("PYTHONPATH"))))
+    return {**kept, **QUIET, "PYTHONPATH": path}
 
 
 @pytest.fixture(scope="module")
@@ -264,6 +266,51 @@ def test_a_case_that_kills_its_worker_ends_as_an_outcome_and_what_was_paid_for_i
     assert max(asked.count(f"case c{number}") for number in range(10)) <= 2
 
 
+def find_workers(nodes: Nodes) -> list[Any]:
+    """The processes that judge: those of Ray's nodes that have the name of a worker."""
+    psutil: Any = import_module("psutil")  # which Ray brings along
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            parent = process.parent()
+            is_ours = parent is not None and any(nodes.logs in word for word in parent.cmdline())
+            if is_ours and "RayWorker" in " ".join(process.cmdline()):
+                found.append(process)
+    return found
+
+
+@pytest.mark.parametrize("how", ["left alone", "interrupted"])
+def test_cases_of_workers_that_freeze_are_taken_back(
+    how: str,
+    nodes: Nodes,
+    start: Callable[..., subprocess.Popen[str]],
+    command: Callable[..., list[str]],
+    cases: Callable[[int], Path],
+    server: JudgeServer,
+    good_answer: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+) -> None:
+    """A process that was stopped is not dead: neither it nor Ray says anything."""
+    cases(count := 24)
+    server.default = counting = Counting(good_answer(), at=8)
+    process = start(command("--lease", "15", "--timeout", "60", "--total-timeout", "90"))
+    with counting.held(process):
+        frozen = find_workers(nodes)
+        assert frozen
+        for worker in frozen:
+            worker.suspend()
+        if how == "interrupted":
+            process.send_signal(signal.SIGINT)
+    code, said = ended(process)
+    found = told(tmp_path / "ledger.db")
+    assert {outcome for outcome, _, _ in found.values()} <= {"scored"}
+    if how == "interrupted":
+        assert "interrupted" in said
+    else:
+        assert (code, len(found)) == (0, count), said
+    assert not [worker for worker in frozen if worker.is_running() and worker.status() == "stopped"]
+
+
 def test_without_an_address_ray_is_started_here_and_stopped_once_it_finishes_what_is_under_way(
     start: Callable[..., subprocess.Popen[str]],
     cases: Callable[[int], Path],
@@ -392,9 +439,10 @@ def test_a_team_s_ledger_and_a_budget_hold_and_secrets_stay_where_they_are(
     outcomes = json.loads(out.splitlines()[-1])["tally"]["outcomes"]
     assert outcomes["scored"] == len(server.received) > 0
     assert outcomes["scored"] + outcomes["over_budget"] == 30
-    with Ledger.open(place) as ledger:
+    with Ledger.open(place, create=True) as ledger:
         assert ledger.check() == []
         assert ledger.run().spent_usd == outcomes["scored"] * Decimal("0.00046")
+        assert ledger.reserved_usd("latest") == 0  # what was not used was given back
     assert written(nodes, KEY, postgres_support.PASSWORD) == []
     assert written(nodes, "Worker") != []  # it is where one has to look
 

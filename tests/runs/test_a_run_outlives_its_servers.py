@@ -145,7 +145,7 @@ def suite(tmp_path: Path, cases: Callable[[int], Path]) -> Callable[..., Suite]:
         cases(1)
         path = tmp_path / "suite.yaml"
         path.write_text(f"rubric: edit-preservation\ncases: cases.jsonl\njudges:\n  - {judge}\n", "utf-8")
-        return load_suite(path, flags)
+        return load_suite(path, {**flags, "trust_suite": True})
 
     return make
 
@@ -171,7 +171,7 @@ def test_the_suite_in_the_docs_is_one(tmp_path: Path, cases: Callable[[int], Pat
     (block,) = re.findall(r"^```yml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     cases(1)
     (tmp_path / "suite.yaml").write_text(block, "utf-8")
-    (judge,) = load_suite(tmp_path / "suite.yaml").judges
+    (judge,) = load_suite(tmp_path / "suite.yaml", {"trust_suite": True}).judges
     assert judge.base_urls == tuple(f"http://gpu{number}:8000/v1" for number in (1, 2, 3))
 
 

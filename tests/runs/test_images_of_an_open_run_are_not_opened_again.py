@@ -22,7 +22,7 @@ def place(tmp_path: Path, cases: Callable[[int], Path], run: Any) -> Path:
     """A run that was interrupted, in a ledger."""
     cases(COUNT)
     assert run().returncode == 0
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
         ledger.update("latest", state=INTERRUPTED)
     return tmp_path
 
@@ -39,7 +39,7 @@ def test_what_is_as_it_was_is_not_opened(place: Path, run: Any, server: JudgeSer
     done = run()
     assert (done.returncode, len(server.received)) == (0, COUNT)
     assert "resuming run" in done.stdout
-    with Ledger.open(place / "ledger.db") as ledger:
+    with Ledger.open(place / "ledger.db", create=True) as ledger:
         assert [one.state for one in ledger.runs()] == ["finished"]
 
 

@@ -31,7 +31,10 @@ def keys(start: int, stop: int) -> list[AnswerKey]:
 
 
 async def test_answers_are_found_whoever_wrote_them_and_whenever(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ours, Ledger.open(tmp_path / "ledger.db") as theirs:
+    with (
+        Ledger.open(tmp_path / "ledger.db", create=True) as ours,
+        Ledger.open(tmp_path / "ledger.db", create=True) as theirs,
+    ):
         ours.start(run_record("run"))
         answered(ours, keys(0, 300))
         clerk = LedgerThread(ours)
@@ -45,7 +48,7 @@ async def test_answers_are_found_whoever_wrote_them_and_whenever(tmp_path: Path)
 
 
 async def test_what_is_new_is_not_looked_up(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
         ledger.start(run_record("run"))
         answered(ledger, keys(0, 300))
         clerk = LedgerThread(ledger)

@@ -64,7 +64,7 @@ def test_killed_at_twenty_random_moments_every_case_is_judged_and_hardly_one_twi
     assert summary(last)["tally"]["outcomes"] == {"scored": count}
     late = len(server.received) - count - lost  # on their way when the last kill came, and counted after it
     assert 0 <= late <= CONCURRENCY
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
         assert ledger.check() == []
         assert len(ledger.runs()) == 1
         assert len({verdict.case for verdict in ledger.verdicts("latest")}) == count
@@ -105,7 +105,7 @@ def test_an_image_that_changed_is_another_run_and_only_it_is_asked(
 
 def test_failures_are_tried_again_and_refusals_only_when_asked_to(server: JudgeServer, cases: Any, run: Run) -> None:
     cases(3)
-    server.say(Fault.refusal("no"), "no JSON", "still none")
+    server.say(Fault.refusal("no"), {"criteria": {}}, {"criteria": {}})
     first = run("--json", "--concurrency", "1")
     assert first.returncode == 3
     assert summary(first)["tally"]["outcomes"] == {"refused": 1, "invalid": 1, "scored": 1}
@@ -125,7 +125,7 @@ def test_a_wrong_key_in_the_middle_stops_the_run_and_keeps_what_is_done(
     done = run("--quiet", "--concurrency", "1")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
         assert ledger.tally("latest").outcomes["scored"] == 10
         assert ledger.run("latest").state == "interrupted"
 
@@ -233,7 +233,7 @@ def test_ctrl_c_at_a_terminal_reaches_the_whole_group_and_loses_nothing(
     _, err = process.communicate()
     assert "Traceback" not in err
     assert process.returncode == 3
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
         assert ledger.tally("latest").outcomes["scored"] == len(server.received)
 
 
@@ -245,7 +245,7 @@ def test_two_runs_on_one_ledger_at_once(tmp_path: Path, server: JudgeServer, cas
     ]
     results = [json.loads(process.communicate()[0].splitlines()[-1]) for process in both]
     assert [result["tally"]["outcomes"] for result in results] == [{"scored": 60}, {"scored": 60}]
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
         assert ledger.check() == []
         assert len(ledger.runs()) == 2
 

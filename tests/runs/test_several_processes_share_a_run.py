@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,10 @@ from support.postgres import Server
 
 from beholder import Ledger, UsageError
 from beholder.ledger import schema
+from beholder.ledger.postgres import _WRITE_LOCK
 from beholder.runs.engine import WRITE_BATCH
-from beholder.runs.ledger_access import lock_run
+from beholder.runs.ledger_access import LedgerThread, join_run, lock_run
+from beholder.runs.limits import RunLimits
 from beholder.testing.base import Received
 from beholder.testing.server import JudgeServer
 
@@ -30,10 +34,9 @@ LAPSES_S, LASTS_S = "3", "600"  # a lease that is soon over, where one is waited
 
 
 @pytest.fixture
-def start(tmp_path: Path, server: JudgeServer, postgres: Server) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts one more process on the run; one that is left over at the end of the test is killed."""
+def start(tmp_path: Path, server: JudgeServer, postgres: Server, spawn: Any) -> Callable[..., subprocess.Popen[str]]:
+    """Starts one more process on the run."""
     place = postgres.database()
-    started: list[subprocess.Popen[str]] = []
 
     def begin(*more: str) -> subprocess.Popen[str]:
         arguments = [
@@ -41,16 +44,11 @@ def start(tmp_path: Path, server: JudgeServer, postgres: Server) -> Iterator[Cal
             *("--base-url", server.openai_url, "--no-thumbnails", "--no-audit", "--concurrency", str(CONCURRENCY)),
             *("--ledger", place, "--lease", LASTS_S, "--json", *more),
         ]
-        command = [sys.executable, "-m", "beholder", "run", *arguments]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        return started[-1]
+        process: subprocess.Popen[str] = spawn([sys.executable, "-m", "beholder", "run", *arguments])
+        return process
 
     begin.place = place  # type: ignore[attr-defined]
-    yield begin
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    return begin
 
 
 @pytest.fixture
@@ -66,7 +64,7 @@ def together(server: JudgeServer, start: Any) -> Callable[[Sequence[subprocess.P
 
         server.default = held_back
         try:
-            with Ledger.open(start.place) as ledger:
+            with Ledger.open(start.place, create=True) as ledger:
                 while at_work(ledger) < len(processes):
                     for process in processes:
                         assert process.poll() is None, process.communicate()
@@ -114,7 +112,7 @@ def test_four_processes_two_of_them_killed_judge_every_case_once(
         assert summary["state"] == "finished"
         assert summary["tally"]["outcomes"] == {"scored": count}
     assert len(server.received) - count <= len(killed) * (CONCURRENCY + WRITE_BATCH)
-    with Ledger.open(start.place) as ledger:
+    with Ledger.open(start.place, create=True) as ledger:
         assert ledger.check() == []
         assert len(ledger.runs()) == 1
         assert len({verdict.case for verdict in ledger.verdicts("latest")}) == count
@@ -128,7 +126,7 @@ def test_together_they_keep_to_the_budget(
     processes = [start(*money) for _ in range(3)]
     together(processes, good_answer)
     summaries = [ended(process) for process in processes]
-    with Ledger.open(start.place) as ledger:
+    with Ledger.open(start.place, create=True) as ledger:
         spent = ledger.run("latest").spent_usd
         outcomes = ledger.tally("latest").outcomes
     assert spent is not None
@@ -167,15 +165,78 @@ def test_a_server_that_is_restarted_in_the_middle_costs_nothing(
     assert restarts
     assert summary["tally"]["outcomes"] == {"scored": count}
     assert len(server.received) == count
-    with Ledger.open(start.place) as ledger:
+    with Ledger.open(start.place, create=True) as ledger:
         assert ledger.check() == []
         paid = sum(verdict.cost_usd or 0 for verdict in ledger.verdicts("latest"))
         assert ledger.run("latest").spent_usd == paid
 
 
+def heartbeats(ledger: Ledger) -> dict[int, float]:
+    """By process, the seconds until its leases expire, by the server's clock."""
+    columns = schema.workers.c
+    with ledger._reading() as connection:
+        rows = connection.execute(select(columns.holder, columns.until - schema.database_time_s())).all()
+    return {int(holder.split(":")[1]): left for holder, left in rows}
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_server_that_was_away_for_longer_than_a_lease_costs_nothing(
+    cases: Any, start: Any, held: Any, postgres: Server
+) -> None:
+    """One process has all cases, and comes back after the other one: that takes none of them over."""
+    lease_s, count = 10.0, CONCURRENCY
+    cases(count)
+    try:
+        slow = start("--lease", str(lease_s))
+        held.wait_until_asked(slow)  # it has leased all cases by then
+        other = start("--lease", str(lease_s))
+        with Ledger.open(start.place) as ledger:
+            wait_until(lambda: at_work(ledger) == 2)
+        postgres.stop("immediate")
+        away_since = time.monotonic()
+        wait_until(lambda: time.monotonic() - away_since > lease_s + 1)
+        slow.send_signal(signal.SIGSTOP)
+        try:
+            postgres.start()
+            with Ledger.open(start.place) as ledger:
+                wait_until(lambda: heartbeats(ledger)[other.pid] > 0)
+        finally:
+            slow.send_signal(signal.SIGCONT)
+        with Ledger.open(start.place) as ledger:
+            wait_until(lambda: heartbeats(ledger)[slow.pid] > lease_s / 2)
+    finally:
+        held.go.set()
+    for process in (slow, other):
+        assert ended(process)["tally"]["outcomes"] == {"scored": count}
+    assert len(held.asked) == count
+
+
+async def test_a_stalled_process_does_not_keep_others_from_renewing_their_leases(postgres: Server) -> None:
+    import psycopg
+
+    place, lease_s = postgres.database(), 12.0
+    with Ledger.open(place, create=True) as ledger:
+        ledger.start(run_record())
+        thread = LedgerThread(ledger)
+        async with join_run(thread, "r1", RunLimits(), lease_s):
+            with psycopg.connect(place) as stalled:  # in the middle of a write transaction
+                stalled.execute("SELECT pg_advisory_xact_lock(%s)", (_WRITE_LOCK,))
+                begun = time.monotonic()
+                while time.monotonic() - begun < 1.25 * lease_s:
+                    await asyncio.sleep(0.1)
+                    assert heartbeats(ledger)[os.getpid()] > 0
+        thread.close()
+
+
 def test_a_batch_has_a_run_alone(postgres: Server) -> None:
     place = postgres.database()
-    with Ledger.open(place) as one, Ledger.open(place) as other:
+    with Ledger.open(place, create=True) as one, Ledger.open(place, create=True) as other:
         one.start(run_record())
         with lock_run(one, "r1", alone=True):
             for alone in (True, False):
@@ -210,7 +271,7 @@ def test_a_process_that_was_stopped_for_longer_than_its_lease_loses_and_spoils_n
     ended(sleeper)
     assert summary["tally"]["outcomes"] == {"scored": count}
     assert len(server.received) - count <= 2 * CONCURRENCY + WRITE_BATCH
-    with Ledger.open(start.place) as ledger:
+    with Ledger.open(start.place, create=True) as ledger:
         assert ledger.check() == []
         assert ledger.run("latest").state == "finished"
 

@@ -50,6 +50,7 @@ ledger: runs.db
 tags: [nightly]
 """
     )
+    load_suite("bench/suite.yaml", {"trust_suite": True})  # once: it names a key variable
     return folder
 
 

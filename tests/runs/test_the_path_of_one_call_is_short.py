@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from beholder.cli.progress import ProgressCounter
 from beholder.providers.http import HttpClient
+from beholder.reports.progress import ProgressCounter
 from beholder.runs.execution import prepare_run
 from beholder.runs.suite import load_suite
 from beholder.testing.server import JudgeServer

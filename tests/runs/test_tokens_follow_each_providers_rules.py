@@ -14,7 +14,7 @@ from beholder.providers.anthropic import build_request as anthropic_request
 from beholder.providers.base import THINKING_TOKENS, ChatRequest
 from beholder.providers.prices import Price
 from beholder.rubrics.brief import Brief, ImageBlock, TextBlock
-from beholder.runs.tokens import TokenEstimate, estimate_cost, estimate_text_tokens, estimate_tokens
+from beholder.runs.suite_judges import TokenEstimate, estimate_cost, estimate_text_tokens, estimate_tokens
 
 MODELS = [
     ("openai", "gpt-6-astra"),
@@ -227,7 +227,7 @@ def test_models_that_think_unasked_get_room_for_it() -> None:
     assert estimate_tokens("openai", "gpt-5-mini", brief).output_high == 800 + THINKING_TOKENS
     assert estimate_tokens("google", "gemini-2.0-flash", brief).output_high == 800
     assert estimate_tokens("google", "gemini-2.5-flash", brief).output_high == 800 + THINKING_TOKENS
-    assert estimate_tokens("openai", "gpt-5-mini", brief).output_low == 100
+    assert estimate_tokens("openai", "gpt-5-mini", brief).output_low == 40
 
 
 def test_money_from_and_to() -> None:

@@ -17,30 +17,40 @@ from hypothesis import strategies as st
 from beholder.cases.case import Case
 from beholder.errors import OverBudget
 from beholder.ledger.ledger import Ledger
-from beholder.runs.concurrency import CallCoalescer
 from beholder.runs.engine import RunSettings
+from beholder.runs.ledger_access import CallCoalescer
 from beholder.runs.limits import Budget
+from beholder.runs.ray import coordinator
 from beholder.runs.ray.cluster import Cluster
 from beholder.runs.ray.coordinator import (
     WORKER_TIMEOUT_S,
     AttemptTracker,
+    CaseMessage,
     Coordinator,
     CoordinatorSettings,
+    ProcessIdentity,
     ShareAllocator,
+    StartDecision,
+    TaskChunk,
+    WorkerSetup,
+    make_picklable,
 )
 from beholder.runs.ray.driver import RayPipeline, plan_workers, try_reserve
-from beholder.runs.ray.messages import CaseMessage, StartDecision, TaskChunk, WorkerSetup, make_picklable
 from beholder.runs.ray.worker import RemoteBudget, ResizableSemaphore, SharedExclusiveLock, WorkerRuntime
 from beholder.runs.suite import Suite, load_suite
 from beholder.testing.server import JudgeServer
 from beholder.verdicts.verdict import Outcome
 
+PROCESS = ProcessIdentity("head", 1, 0.0)
 
-async def opened(tmp_path: Path, *, slots: int = 8, most: int = 8, deaths: int = 9) -> Coordinator:
+
+async def opened(
+    tmp_path: Path, *, slots: int = 8, most: int = 8, deaths: int = 9, lease_s: float = 60.0
+) -> Coordinator:
     place = str(tmp_path / "ledger.db")
-    Ledger.open(place).close()
+    Ledger.open(place, create=True).close()
     office = Coordinator(live_nodes=lambda: {"head"})
-    await office.open(CoordinatorSettings(place, True, slots, most, deaths, {"OPENAI_API_KEY": "sk-test"}))
+    await office.open(CoordinatorSettings(place, True, slots, most, deaths, lease_s, {"OPENAI_API_KEY": "sk-test"}))
     return office
 
 
@@ -218,8 +228,8 @@ async def test_what_a_worker_could_not_go_on_with_comes_after_what_was_ready(tmp
 async def test_workers_that_die_one_after_the_other_end_the_run(tmp_path: Path) -> None:
     office = await opened(tmp_path, deaths=3)
     for worker in "abc":
-        assert await office.register_worker(worker, "head", worker) == {"OPENAI_API_KEY": "sk-test"}
-    await office.register_worker("d", "head", "d")
+        assert await office.register_worker(worker, worker, PROCESS) == {"OPENAI_API_KEY": "sk-test"}
+    await office.register_worker("d", "d", PROCESS)
     bodies, failure = await office.collect(0) or ([], None)
     assert bodies == []
     assert "3 workers died in a row" in str(pickle.loads(failure or b""))
@@ -322,7 +332,7 @@ async def test_a_worker_that_cannot_keep_to_its_share_ends_the_run(
 
 def test_what_is_secret_is_not_shown() -> None:
     shown = repr(
-        CoordinatorSettings("postgresql://me:open-sesame@host/db", True, 1, 1, 1, {"OPENAI_API_KEY": "sk-test"})
+        CoordinatorSettings("postgresql://me:open-sesame@host/db", True, 1, 1, 1, 60.0, {"OPENAI_API_KEY": "sk-test"})
     )
     assert "open-sesame" not in shown
     assert "sk-test" not in shown
@@ -330,11 +340,11 @@ def test_what_is_secret_is_not_shown() -> None:
 
 async def test_a_worker_hears_at_once_that_another_came(tmp_path: Path) -> None:
     office = await opened(tmp_path, slots=8)
-    await office.register_worker("a", "head", "a")
+    await office.register_worker("a", "a", PROCESS)
     share = await office.share("a", 0, -1)
     assert (share.slots, share.part) == (8, 1.0)
     waiting = asyncio.create_task(office.share("a", 6, share.version))
-    await office.register_worker("b", "head", "b")
+    await office.register_worker("b", "b", PROCESS)
     share = await waiting
     assert (share.slots, share.part) == (4, 0.5)
     assert share.version == -1  # it has more under way than it should
@@ -343,10 +353,26 @@ async def test_a_worker_hears_at_once_that_another_came(tmp_path: Path) -> None:
 
 async def test_a_worker_that_is_started_again_has_the_share_of_the_dead_one_at_once(tmp_path: Path) -> None:
     office = await opened(tmp_path, slots=8)
-    await office.register_worker("dead", "head", "actor")
+    await office.register_worker("dead", "actor", PROCESS)
     await office.share("dead", 8, -1)
-    await office.register_worker("alive", "head", "actor")
+    await office.register_worker("alive", "actor", PROCESS)
     assert (await office.share("alive", 0, -1)).slots == 8
+
+
+@pytest.mark.parametrize("lease_s", [0.0, 600.0])
+async def test_a_worker_that_does_not_call_is_to_be_ended_once_and_one_that_was_replaced_is_not(
+    lease_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator, "WORKER_TIMEOUT_S", 0.0)
+    office = await opened(tmp_path, lease_s=lease_s)
+    await office.register_worker("replaced", "actor", ProcessIdentity("head", 1, 0.0))
+    await office.register_worker("silent", "actor", ProcessIdentity("head", 2, 0.0))
+    await asyncio.sleep(0.001)
+    if lease_s:
+        assert await office.take_silent_workers() == []
+        await office.stop()
+    assert await office.take_silent_workers() == [ProcessIdentity("head", 2, 0.0)]
+    assert await office.take_silent_workers() == []
 
 
 @given(st.integers(0, 6), st.lists(st.one_of(st.sampled_from(["in", "out"]), st.integers(0, 6)), max_size=40))

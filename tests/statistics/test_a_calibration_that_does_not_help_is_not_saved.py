@@ -9,27 +9,19 @@ from support.calibration import PLAIN, ratings, scores, task
 
 from beholder.errors import UsageError
 from beholder.statistics.agreement import agree
-from beholder.statistics.calibration import (
-    AS_CHOSEN,
+from beholder.statistics.calibration import build_document, calibrate
+from beholder.statistics.calibration_evaluation import AS_CHOSEN, ONE_RATER, RAW_JUDGE, SelectionMeasure
+from beholder.statistics.calibration_features import ExtraFeatures, Features, build_features, select_usable
+from beholder.statistics.calibration_recipes import (
     CONSTANT_NAME,
-    ONE_RATER,
-    RAW_JUDGE,
-    SelectionMeasure,
-    build_document,
-    calibrate,
+    CalibrationRecipe,
+    TrainingData,
+    assign_folds,
+    fit_linear,
 )
-from beholder.statistics.calibration_recipes import CalibrationRecipe, assign_folds, fit_linear
-from beholder.statistics.calibration_task import (
-    ExtraFeatures,
-    Features,
-    TaskOptions,
-    build_features,
-    build_task,
-    fit_map,
-    predict_out_of_fold,
-    select_usable,
-)
+from beholder.statistics.calibration_task import TaskOptions, build_task, fit_map, predict_out_of_fold
 from beholder.statistics.data import Column, ColumnKind, Ratings
+from beholder.verdicts.calibration_maps import CalibrationMap
 
 CASES = 240
 
@@ -181,6 +173,24 @@ def test_no_case_is_predicted_by_a_map_that_saw_its_group() -> None:
     by_heart = np.abs(predict_out_of_fold(made, eager, loose) - made.mean).mean()
     held = np.abs(predict_out_of_fold(made, eager, assign_folds(made.group_index, 10)) - made.mean).mean()
     assert by_heart < 0.1 < held
+
+
+@pytest.mark.parametrize(("cases", "nested"), [(60, True), (400, False)])
+def test_few_cases_are_divided_again_to_choose_a_map_without_each_fold(cases: int, nested: bool) -> None:
+    """With few, choosing by maps that saw the fold would seem to help where nothing does; with many it is the same."""
+    random = rng(12)
+    truth = random.uniform(0, 1, cases)
+    seen: list[int] = []
+
+    def fit(data: TrainingData) -> CalibrationMap:
+        seen.append(len(data.ratings))
+        return fit_linear(data)
+
+    recipes = {"constant": PLAIN["constant"], "watched": CalibrationRecipe(fit)}
+    calibrate(task(scores({"quality": truth * 10}), ratings(truth, random)), recipes=recipes, draw_count=100)
+    assert cases * 9 // 10 in seen
+    assert (cases * 9 // 10 * 2 // 3 in seen) == nested
+    assert len(seen) == (10 + 30 + 1 if nested else 10 + 1)
 
 
 def test_aspects_with_too_few_ratings_each_are_decided_together() -> None:

@@ -83,9 +83,9 @@ def test_a_gate_that_is_open_in_spite_of_lost_cases_says_so_and_what_would_close
     decided = gate_comparison(found)
     assert (decided.failed, decided.undecided) == ({}, {})
     assert decided.unweighed.startswith(
-        "10 of 40 cases lost their score, which the gate does not look at: --fail-on inc"
+        "10 of 40 cases lost their score, which the gate does not look at: to fail on `inc"
     )
-    assert "beholder run --max-unscored" in decided.unweighed
+    assert "`max_unscored` of a run" in decided.unweighed
     assert decided.to_dict()["unweighed"] == decided.unweighed
     text = comparison_markdown(found, decided)
     assert "⚠️ **No regression shown, and cases lost** on <code>score</code>." in text

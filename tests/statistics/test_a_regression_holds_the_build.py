@@ -110,11 +110,18 @@ def test_noise_seldom_trips_it() -> None:
     assert tripped <= 10  # half of 5 % are drops; without Holm about 27 of these would trip
 
 
-@pytest.mark.parametrize("on", ["nothing", "score"])
-def test_a_gate_on_what_is_not_there_is_not_decided(on: str) -> None:
+def test_a_gate_on_what_is_not_there_is_not_open() -> None:
     found = compare(scores("old", accuracy=np.ones(9)), scores("new", accuracy=np.ones(9)))
-    said = f"There is no '{on}' in both runs to decide by; there are: accuracy, or any."
-    assert gate_comparison(found, [on]).undecided == {on: said}
+    said = "There is no 'score' in both runs to decide by; there are: accuracy, or any."
+    assert gate_comparison(found).undecided == {"score": said}
+    with pytest.raises(
+        UsageError, match=r"no 'acuracy' in both runs .*; did you mean 'accuracy'\? There are: accuracy"
+    ):
+        gate_comparison(found, ["acuracy"])
+    with pytest.raises(
+        UsageError, match=r"no 'xyz' in both runs to decide by; there are: score, accuracy, clarity, or any\."
+    ):
+        gate_comparison(dropped(0.3), ["accuracy", "xyz"])
 
 
 def test_a_margin_for_nothing_or_below_nothing_is_wrong_use() -> None:
@@ -141,13 +148,14 @@ def test_a_gate_without_a_number_is_not_open() -> None:
 
 
 def test_an_error_of_junit_names_what_is_not_there_beside_a_regression() -> None:
-    found = dropped(0.3)
-    decided = gate_comparison(found, ["accuracy", "nothing"])
-    assert (decided.regressed, list(decided.undecided)) == (("accuracy",), ["nothing"])
+    columns = {"accuracy": np.linspace(3, 5, 20)}
+    found = compare(scores("old", **columns), scores("new", accuracy=columns["accuracy"] - 1))
+    decided = gate_comparison(found, ["accuracy", "score"])
+    assert (decided.regressed, list(decided.undecided)) == (("accuracy",), ["score"])
     suite = Xml.fromstring(comparison_junit(found, decided)).find("testsuite")
     assert suite is not None
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "1")
-    assert [one.get("name") for one in suite.iter("testcase") if one.find("error") is not None] == ["nothing"]
+    assert [one.get("name") for one in suite.iter("testcase") if one.find("error") is not None] == ["score"]
 
 
 def all_down(groups: int, criteria: int = 8, each: int = 4) -> Comparison:
@@ -189,13 +197,17 @@ def test_an_interval_is_no_regression_unless_the_test_agrees_and_that_is_said() 
     decided = gate_comparison(found, ["passed"])
     assert (decided.regressed, decided.failed) == ((), {})
     said = decided.doubted["passed"]
+    assert (decided.status, decided.undecided) == ("undecided", {"passed": said})
     assert "wholly beyond the margin of 0, but the permutation test does not agree (p = 0.125)" in said
     assert decided.to_dict()["doubted"] == {"passed": said}
     assert format_prose(said) in comparison_markdown(found, decided)
     suite = Xml.fromstring(comparison_junit(found, decided)).find("testsuite")
     assert suite is not None
-    assert suite.get("failures") == "0"
-    assert suite.findtext("testcase/system-out") == said
+    assert (suite.get("failures"), suite.get("errors")) == ("0", "1")
+    error = suite.find("testcase/error")
+    assert error is not None
+    assert error.get("message") == said
+    assert "❌ **Not decided**" in comparison_markdown(found, decided)
     assert gate_comparison(found, ["passed"], FailOn.INCONCLUSIVE).failed == {"passed": said}
     assert conclusion(found).startswith("Not sure: passed is worse by 0.040")
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from beholder.statistics.bootstrap import Estimate
-from beholder.statistics.estimation import MIN_RATED_GROUPS, estimate_human_mean, estimate_pass_rate
+from beholder.statistics.bootstrap import Interval
+from beholder.statistics.estimation import estimate_human_mean, estimate_pass_rate
+from beholder.statistics.regression import MIN_RATED_GROUPS
 
 RUNS = 400
 BAND = (0.92, 0.98)  # 95 % of 400, give or take two and a half standard errors
@@ -37,13 +38,13 @@ class World:
         return human, judge, [f"photo {number}" for number in group]
 
 
-def holds(estimate: Estimate, truth: float) -> bool:
+def holds(estimate: Interval, truth: float) -> bool:
     assert estimate.low is not None
     assert estimate.high is not None
     return estimate.low <= truth <= estimate.high
 
 
-def wide(estimate: Estimate) -> float:
+def wide(estimate: Interval) -> float:
     assert estimate.low is not None
     assert estimate.high is not None
     return estimate.high - estimate.low

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beholder.statistics.estimation import describe_estimate, estimate_human_mean, estimate_pass_rate
+from beholder.statistics.estimation import estimate_human_mean, estimate_pass_rate
+from beholder.statistics.sentences import describe_estimate
 
 rng = np.random.default_rng(1)
 PEOPLE = rng.normal(3, 1, 200)

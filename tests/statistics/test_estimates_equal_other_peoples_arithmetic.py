@@ -9,15 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from beholder.statistics.estimation import (
-    RegressionFit,
-    correct_pass_rate,
-    estimate_human_mean,
-    estimate_pass_rate,
-    fit_regression,
-    wilson_estimate,
-)
-from beholder.statistics.student_t import t_cdf, t_quantile
+from beholder.statistics.bootstrap import t_cdf, t_quantile
+from beholder.statistics.estimation import estimate_human_mean, estimate_pass_rate
+from beholder.statistics.regression import RegressionFit, correct_pass_rate, fit_regression, wilson_estimate
 
 HUMAN = np.array([3.0, 4, 2, 5, 4, 1, 3, 4, 5, 2, 4, 3] + [np.nan] * 18)
 JUDGE = np.array([6.0, 7, 5, 9, 8, 4, 5, 9, 9, 3, 7, 7, 8, 6, 5, 9, 4, 7, 8, 6, 7, 9, 3, 5, 8, 8, 7, 6, 9, 9])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from beholder.cli.compare import sparkline
+from beholder.cli.statistics import sparkline
 from beholder.errors import UsageError
 from beholder.statistics.comparison import compare
 from beholder.statistics.data import Column, ColumnKind, Floats, Scores

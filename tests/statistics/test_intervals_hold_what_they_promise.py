@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import bootstrap as scipy_bootstrap
 from scipy.stats import t as scipy_t
 
-from beholder.statistics.bootstrap import ClusterBootstrap, Estimate, IntervalMethod, estimate_from_draws, weighted_mean
+from beholder.statistics.bootstrap import ClusterBootstrap, Interval, IntervalMethod, estimate_from_draws, weighted_mean
 
 GROUPS = st.lists(st.sampled_from(["a", "b", "c", "d", ""]), min_size=1, max_size=30)
 
@@ -88,7 +88,7 @@ def test_one_group_has_a_value_and_no_interval() -> None:
 def test_what_is_mostly_undefined_has_no_interval() -> None:
     drawn = np.where(np.arange(100) < 20, np.nan, 1.0)
     assert estimate_from_draws(1.0, drawn).low is None
-    assert estimate_from_draws(float("nan"), drawn, why="nobody rated") == Estimate(None, why="nobody rated")
+    assert estimate_from_draws(float("nan"), drawn, why="nobody rated") == Interval(None, why="nobody rated")
 
 
 def test_no_case_is_no_estimate_and_no_warning() -> None:

@@ -13,6 +13,8 @@ from sklearn.linear_model import Ridge
 
 from beholder.statistics.calibration_recipes import (
     FOREST_SETTINGS,
+    HELD_OUT_TREES,
+    MAX_TREE_CASES,
     TrainingData,
     assign_folds,
     export_tree,
@@ -91,6 +93,18 @@ def test_a_forest_is_the_same_each_time() -> None:
     rng = np.random.default_rng(0)
     taught = lesson(rng.normal(0, 1, (40, 3)), rng.uniform(0, 1, 40))
     assert fit_forest(taught) == fit_forest(taught)
+
+
+def test_a_forest_of_many_cases_stays_small_and_still_learns() -> None:
+    """Each tree gets a sample of its own of them."""
+    rng = np.random.default_rng(3)
+    values = rng.uniform(0, 1, (4 * MAX_TREE_CASES, 3))
+    ratings = np.where(values[:, 0] > 0.5, values[:, 1], values[:, 2])
+    fitted = fit_forest(lesson(values, ratings + rng.normal(0, 0.1, len(ratings))), trees=HELD_OUT_TREES)
+    assert len(fitted.trees) == HELD_OUT_TREES
+    assert max(len(tree.column) for tree in fitted.trees) <= 2 * MAX_TREE_CASES / FOREST_SETTINGS["min_samples_leaf"]
+    assert np.abs(fitted.predict(values[:2000]) - ratings[:2000]).mean() < 0.1  # of a constant: 0.25
+    assert len({tree.column for tree in fitted.trees}) == HELD_OUT_TREES
 
 
 def test_curves_bend_and_numbers_out_of_the_ordinary_do_no_harm() -> None:

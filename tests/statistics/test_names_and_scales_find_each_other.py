@@ -49,7 +49,7 @@ def test_names_are_compared_loosely(aspect: str, criterion: str) -> None:
 def test_an_exact_name_wins_and_two_loose_ones_are_refused() -> None:
     both = judge(column("Detail", 1, 2), column("detail", 3, 4))
     assert match_aspects(["detail"], both)["detail"].values.tolist() == [3, 4]
-    with pytest.raises(UsageError, match="could be any of Detail, detail; say which with --map DETAIL=CRITERION"):
+    with pytest.raises(UsageError, match="could be any of Detail, detail; say which, DETAIL=CRITERION"):
         match_aspects(["DETAIL"], both)
 
 
@@ -78,10 +78,10 @@ def test_a_combination_lacks_what_a_part_lacks() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (["SC"], "--map is written ASPECT=CRITERION"),
-        (["=a"], "--map is written ASPECT=CRITERION"),
+        (["SC"], "is ASPECT=CRITERION"),
+        (["=a"], "is ASPECT=CRITERION"),
         (["PQ=a"], "'PQ', which nobody rated; rated are SC"),
-        (["SC=a", "SC=b"], "names the aspect 'SC' twice"),
+        (["SC=a", "SC=b"], "Two pairs name the aspect 'SC'"),
         (["SC=c"], "judge has no criterion 'c'; there are a, b, unlike"),
         (["SC=min(a,c)"], "judge has no criterion 'c'"),
         (["SC=sum(a,b)"], "combined by min, max, mean, not by 'sum'"),
@@ -103,8 +103,8 @@ def test_what_was_inferred_and_left_out_is_told() -> None:
     scores = judge(column("texture_and_detail", 1, 2), column("b", 1, 2), column("same", 1, 1))
     aspects, given = ["texture_detail", "SC", "same", "joy"], ["SC=b"]
     assert describe_matches(match_aspects(aspects, scores, given), aspects, given) == [
-        "Inferred by name: texture_detail = texture_and_detail (--map ASPECT=CRITERION changes it).",
-        "Rated, but no criterion has the name: joy (--map ASPECT=CRITERION adds it).",
+        "Inferred by name: texture_detail = texture_and_detail (ASPECT=CRITERION changes it: --map or map_=).",
+        "Rated, but no criterion has the name: joy (ASPECT=CRITERION adds it: --map or map_=).",
     ]
 
 
@@ -114,7 +114,7 @@ def test_scales_are_mapped_from_end_to_end() -> None:
     same = column("a", 0.1, 0.7)
     assert rescale(same, (0, 10)) is same
     for unknown in (column("a", 1, scale=None), column("a", 1, scale=(3, 3))):
-        with pytest.raises(UsageError, match=r"--scale a=0\.\.10"):
+        with pytest.raises(UsageError, match=r"a=0\.\.10 \(--scale or scale=\)"):
             rescale(unknown, (0, 1))
 
 
@@ -160,8 +160,8 @@ def test_aspects_rated_together_are_on_one_scale() -> None:
 @pytest.mark.parametrize(
     ("judged", "rated", "problem"),
     [
-        ((0, 2), None, r"The scale 0\.\.2 was given, and the judge gives 'a' 3, .* --scale a=0\.\.3\."),
-        (None, (2, 7), r"The scale 2\.\.7 was given, and 'a' is rated 1, .* --rating-scale a=1\.\.7\."),
+        ((0, 2), None, r"The scale 0\.\.2 was given, and the judge gives 'a' 3, .* a=0\.\.3 \(--scale or"),
+        (None, (2, 7), r"The scale 2\.\.7 was given, and 'a' is rated 1, .* a=1\.\.7 \(--rating-scale or"),
     ],
 )
 def test_a_number_off_a_scale_that_was_given_is_refused(

@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 import pytest
 
-from beholder.statistics.bootstrap import Estimate
+from beholder.statistics.bootstrap import Interval
 from beholder.statistics.calibration_recipes import RECIPES
 
 HERE = Path(__file__).parents[2] / "benchmarks" / "alignment"
@@ -125,12 +125,12 @@ def edits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_aim_is_reached_by_its_value_or_by_its_whole_interval() -> None:
-    found = Estimate(0.7, 0.6, 0.8)
+    found = Interval(0.7, 0.6, 0.8)
     assert claims.Claim("ρ", found, 0.7).reached
     assert not claims.Claim("ρ", found, 0.71).reached
     assert claims.Claim("ρ", found, 0.59, surely=True).reached
     assert not claims.Claim("ρ", found, 0.6, surely=True).reached
-    assert not claims.Claim("ρ", Estimate(None, why="constant"), 0).reached
+    assert not claims.Claim("ρ", Interval(None, why="constant"), 0).reached
     assert "NOT reached" in str(claims.Claim("ρ", found, 0.71))
 
 

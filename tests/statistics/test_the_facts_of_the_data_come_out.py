@@ -15,8 +15,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from beholder.judges.recorded import Rescorer, read_recorded
 from beholder.rubrics.load import load_rubrics
-from beholder.statistics.agreement import Agreement, AgreementOptions, CriterionAgreement, agree
-from beholder.statistics.bootstrap import Estimate
+from beholder.statistics.agreement import AgreementOptions, CriterionAgreement, JudgeAgreement, agree
+from beholder.statistics.bootstrap import Interval
 from beholder.statistics.data import (
     Column,
     ColumnKind,
@@ -47,12 +47,12 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, file)
 
 
-def value(estimate: Estimate) -> float:
+def value(estimate: Interval) -> float:
     assert estimate.value is not None
     return estimate.value
 
 
-def by_aspect(found: Agreement) -> Mapping[str, CriterionAgreement]:
+def by_aspect(found: JudgeAgreement) -> Mapping[str, CriterionAgreement]:
     return {one.aspect: one for one in found.criteria}
 
 
@@ -92,7 +92,7 @@ def test_one_rater_against_the_others(gpt4o: Mapping[str, CriterionAgreement], t
 
 
 @pytest.fixture(scope="module")
-def category_wise(data: Path) -> Agreement:
+def category_wise(data: Path) -> JudgeAgreement:
     """GPT-5-mini's answers that compare the input with the edited image (`online`)."""
     problems: list[str] = []
     rescorers = [Rescorer(one, setting="online", style_folders=[], family=True) for one in load_rubrics("edit")]
@@ -105,7 +105,7 @@ def category_wise(data: Path) -> Agreement:
     return agree(scores, read_ratings(data / "edit-factors" / "ratings.csv"), AgreementOptions(draw_count=300))
 
 
-def test_raters_of_edit_factors_barely_agree(category_wise: Agreement) -> None:
+def test_raters_of_edit_factors_barely_agree(category_wise: JudgeAgreement) -> None:
     published = {
         "unchanged_regions": 0.13,
         "global_consistency": 0.06,
@@ -117,7 +117,7 @@ def test_raters_of_edit_factors_barely_agree(category_wise: Agreement) -> None:
     assert found == pytest.approx(published, abs=TOLERANCE)
 
 
-def test_the_judge_of_edit_factors_ranks_a_little(category_wise: Agreement) -> None:
+def test_the_judge_of_edit_factors_ranks_a_little(category_wise: JudgeAgreement) -> None:
     """On 41 cases a fact measured on more of them need only lie in the interval."""
     published = {"unchanged_regions": 0.43, "global_consistency": 0.34, "identity_preservation": 0.37}
     for aspect, fact in published.items():
@@ -127,7 +127,7 @@ def test_the_judge_of_edit_factors_ranks_a_little(category_wise: Agreement) -> N
         assert found.low <= fact <= found.high
 
 
-def test_raw_numbers_are_further_from_people_than_a_constant(category_wise: Agreement) -> None:
+def test_raw_numbers_are_further_from_people_than_a_constant(category_wise: JudgeAgreement) -> None:
     assert len(category_wise.criteria) == 12
     assert value(category_wise.overall["mae"]) == pytest.approx(1.05, abs=TOLERANCE)
     assert value(category_wise.overall["constant"]) == pytest.approx(0.73, abs=TOLERANCE)

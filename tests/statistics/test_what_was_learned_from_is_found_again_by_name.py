@@ -8,14 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beholder.cases.case import Case
 from beholder.errors import SetupError
+from beholder.images.image import ImageSource
 from beholder.statistics.aspects import find_column
-from beholder.statistics.calibration_task import Provenance, measure_pixels, read_file_provenance
+from beholder.statistics.calibration_features import measure_cases, measure_pixels
+from beholder.statistics.calibration_task import Provenance, read_file_provenance
 from beholder.statistics.data import Column, ColumnKind, Scores, read_scores, tabulate_verdicts
 from beholder.verdicts.calibration import collect_numbers, look_up_number
 from beholder.verdicts.verdict import AssertionResult, CriterionResult, Outcome, Verdict
@@ -107,3 +111,17 @@ def test_a_process_that_dies_while_measuring_is_one_plain_sentence() -> None:
     with pytest.raises(SetupError, match="ended from outside after 0 of 1 cases") as told:
         measure_pixels({"case 1": pair}, workers=1)
     assert "\n" not in str(told.value)
+
+
+def test_measuring_says_how_far_it_is_and_what_it_could_not_measure(tmp_path: Path) -> None:
+    image = tmp_path / "image.png"
+    cv2.imwrite(str(image), np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8))
+    pair: dict[str, ImageSource] = {"input": image, "edited": image}
+    cases = [Case("pair", pair), Case("lone", {"image": image}), Case("gone", {**pair, "edited": tmp_path / "no.png"})]
+    steps: list[tuple[str, int, int]] = []
+    measured, failed = measure_cases(cases, ["colour"], lambda what, done, of: steps.append((what, done, of)))
+    assert list(measured) == ["pair"]
+    assert all(name.startswith("pixels.colour") for name in measured["pair"])
+    assert failed["lone"] == "it has no two images to compare"
+    assert "no.png" in failed["gone"]
+    assert steps == [("measuring", 0, 2), ("measuring", 1, 2), ("measuring", 2, 2)]

@@ -138,7 +138,7 @@ def listed(ledger: Ledger, run: str) -> list[tuple[Any, ...]]:
 
 def main() -> None:
     where, run, first, count, batch = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])
-    with Ledger.open(where) as ledger:
+    with Ledger.open(where, create=True) as ledger:
         ledger.start(run_record(run))
         print("started", flush=True)
         for start in range(first, first + count, batch):

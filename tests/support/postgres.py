@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import pwd
+import random
 import shutil
 import socket
 import subprocess
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -42,8 +44,7 @@ class Server:
     _numbers: count[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = _free_port()
         secret = self.folder / "password"
         secret.write_text(PASSWORD)
         if owner := _owner():
@@ -114,6 +115,15 @@ class Server:
         )
         assert not check or done.returncode == 0, f"{program}: {done.stdout.decode()} {done.stderr.decode()}"
         return done
+
+
+def _free_port() -> int:
+    """A port below those that systems hand out: none of them is taken by somebody's connection while the server is
+    being made, or while a test has stopped it."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def _quickest() -> str | None:

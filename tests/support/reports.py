@@ -104,7 +104,7 @@ def ledger_with(
     place: str | Path, entries: list[Entry], record: RunRecord | None = None, *, batch: int = 200
 ) -> Ledger:
     """A ledger that holds one more run."""
-    ledger = Ledger.open(place)
+    ledger = Ledger.open(place, create=True)
     record = record or run_record(RUN, total=len(entries))
     ledger.start(record)
     for start in range(0, len(entries), batch):

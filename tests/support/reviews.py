@@ -55,7 +55,7 @@ def edits(path: Path | str, count: int = 12) -> Ledger:
 
 
 def kept(path: Path | str, rubrics: tuple[Rubric, ...], entries: list[Entry]) -> Ledger:
-    ledger = Ledger.open(path)
+    ledger = Ledger.open(path, create=True)
     kept_as = tuple(msgspec.to_builtins(rubric) for rubric in rubrics)
     ledger.start(run_record(RUN, total=len(entries), rubrics=kept_as))
     ledger.write(RUN, entries)

@@ -16,6 +16,7 @@ from beholder.verdicts.verdict import (
     Outcome,
     SentImage,
     Verdict,
+    mark_unmeasured,
 )
 
 TEXT = st.text(max_size=20)
@@ -120,4 +121,4 @@ def verdicts() -> st.SearchStrategy[Verdict]:
         coverage=maybe(st.builds(Coverage, COUNT, COUNT, TEXT)),
         total_range=maybe(st.tuples(REAL, REAL)),
         calibrated=st.dictionaries(NAME, calibrated, max_size=2),
-    )
+    ).map(mark_unmeasured)  # `scored` by too little is what only an older version wrote

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,17 +20,6 @@ DIMENSIONS = {"accuracy": ("A", 5), "completeness": ("C", 5), "relevance": ("R",
               "exceptional": ("E", 5)}  # fmt: skip
 FINDINGS = ("hallucinations", "missing_elements", "strengths", "improvements")
 WORDS = "fifteen words that say what is seen in the picture and where it is seen"  # exactly fifteen
-
-
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder beside the repository that holds the data; continuous integration must have it."""
-    folder = Path(__file__).parents[3] / "shared"
-    if not folder.is_dir():
-        if os.environ.get("CI"):
-            pytest.fail(f"CI runs with the shared folder, and {folder} is not there")
-        pytest.skip(f"the shared folder is not at {folder}")
-    return folder
 
 
 @pytest.fixture(scope="session")

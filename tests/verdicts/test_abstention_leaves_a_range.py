@@ -14,9 +14,9 @@ from beholder.errors import AnswerError, UsageError
 from beholder.rubrics.rubric import Rubric
 from beholder.verdicts.jury import combine_observations, compute_agreement
 from beholder.verdicts.observe import AnswerContext
-from beholder.verdicts.score import MIN_COVERAGE, VerdictHeader, make_scored_verdict, read_answer, score_answer
+from beholder.verdicts.score import VerdictHeader, make_scored_verdict, read_answer, score_answer
 from beholder.verdicts.seed_format import to_seed_format
-from beholder.verdicts.verdict import Coverage, Outcome, Verdict
+from beholder.verdicts.verdict import MIN_COVERAGE, Coverage, Outcome, Verdict
 
 DIMENSIONS = {"accuracy": ("A", 5), "completeness": ("C", 5), "relevance": ("R", 4), "usefulness": ("U", 4),
               "exceptional": ("E", 5)}  # fmt: skip
@@ -72,7 +72,8 @@ def test_below_the_coverage_there_is_a_range_in_place_of_score_and_grade(judged:
         "restyle",
         measured({"accuracy": "YN???", "completeness": "?????", "usefulness": "NYYY", "exceptional": "?????"}),
     )
-    assert made.outcome is Outcome.SCORED
+    assert made.outcome is Outcome.UNMEASURED
+    assert made.detail == "only 10 of 23 assertions measured, and a score needs 80 %"
     assert [made.score, made.total, made.percentage, made.grade, made.passed] == [None] * 5
     assert made.coverage == Coverage(10, 23, "assertions")
     accuracy = made.criteria["accuracy"]
@@ -116,11 +117,13 @@ def test_n_a_is_no_abstention(judged: Callable[..., Verdict]) -> None:
     assert {flag.flag for flag in made.flags} >= {"partial", "abstained"}
 
 
-def test_factors_stand_alone_and_the_mean_is_of_those_answered(judged: Callable[..., Verdict]) -> None:
+def test_factors_have_the_same_rule_and_those_that_were_answered_keep_their_scores(
+    judged: Callable[..., Verdict],
+) -> None:
     made = judged("edit-preservation online", factors(7, "abstain", 4))
-    assert made.score == 0.75
-    assert made.partial
+    assert (made.outcome, made.score, made.partial) == (Outcome.UNMEASURED, None, False)
     assert made.coverage == Coverage(2, 3, "factors")
+    assert (made.criteria["unchanged_regions"].score, made.criteria["identity_preservation"].score) == (7, 4)
     assert made.criteria["global_consistency"].score is None
     assert made.criteria["global_consistency"].abstained == 1
     assert made.criteria["global_consistency"].score_range == (1, 7)
@@ -129,7 +132,7 @@ def test_factors_stand_alone_and_the_mean_is_of_those_answered(judged: Callable[
 
 def test_factors_that_are_all_open_have_no_score(judged: Callable[..., Verdict]) -> None:
     made = judged("edit-preservation online", factors("abstain", "abstain", "abstain"))
-    assert made.outcome is Outcome.SCORED
+    assert made.outcome is Outcome.UNMEASURED
     assert made.score is None
     assert made.coverage == Coverage(0, 3, "factors")
 
@@ -180,12 +183,17 @@ def test_measurements_are_taken_only_from_a_judge_that_measures(rubrics: dict[st
     assert kept == {"a.b": told["a.b"], "c.d": nothing, "e.f": nothing}
 
 
-@pytest.mark.parametrize("name", ["restyle", "edit-preservation online"])
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("restyle", measured({"accuracy": "?YYYY"}), "without an answer"),
+        ("edit-preservation online", factors(7, "abstain", 7), "is unmeasured"),
+    ],
+)
 def test_the_seed_format_has_no_word_for_it(
-    name: str, judged: Callable[..., Verdict], rubrics: dict[str, Rubric]
+    name: str, text: str, why: str, judged: Callable[..., Verdict], rubrics: dict[str, Rubric]
 ) -> None:
-    text = measured({"accuracy": "?YYYY"}) if name == "restyle" else factors(7, "abstain", 7)
-    with pytest.raises(UsageError, match="without an answer"):
+    with pytest.raises(UsageError, match=why):
         to_seed_format(judged(name, text), rubrics[name])
 
 
@@ -203,6 +211,15 @@ def test_an_older_verdict_without_the_words_reads_too(judged: Callable[..., Verd
     for block in values["criteria"].values():
         del block["abstained"], block["score_range"]
     assert Verdict.from_dict(values).coverage is None
+
+
+@pytest.mark.parametrize("score", [None, 0.75])
+def test_an_older_verdict_that_was_scored_by_too_little_is_unmeasured(
+    judged: Callable[..., Verdict], score: float | None
+) -> None:
+    made = judged("edit-preservation online", factors(7, "abstain", 4))
+    older = {**made.to_dict(), "outcome": "scored", "detail": "", "score": score, "partial": score is not None}
+    assert Verdict.from_dict(older) == Verdict.from_dict(made.to_dict())
 
 
 def test_who_abstains_takes_no_part_in_a_jury(rubrics: dict[str, Rubric]) -> None:

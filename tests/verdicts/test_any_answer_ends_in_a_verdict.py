@@ -49,7 +49,7 @@ def sound(rubric: Rubric, verdict: Verdict) -> None:
         assert (verdict.score, verdict.total, verdict.grade, verdict.passed) == (None,) * 4
         assert not verdict.criteria
         return
-    assert verdict.outcome is Outcome.SCORED
+    assert verdict.outcome is (Outcome.UNMEASURED if verdict.score is None else Outcome.SCORED)
     assert set(verdict.criteria) == {criterion.key for criterion in rubric.criteria}
     for result in verdict.criteria.values():
         assert result.score is None or result.scale[0] <= result.score <= result.scale[1]

@@ -62,6 +62,13 @@ def test_no_refusal(text: str) -> None:
     assert not is_refusal(text)
 
 
+def test_thinking_before_a_refusal_is_not_read() -> None:
+    refusal = "I'm sorry, but I can't help with identifying people."
+    assert is_refusal(f'<think>A draft: {{"score": 4}}. But I must not.</think>\n{refusal}')
+    assert not is_refusal(f"<think>{refusal}</think> All three factors: 7.")
+    assert not is_refusal(f'{{"reason": "the poster reads </think> {refusal}"}}')
+
+
 def test_a_long_text_is_read_quickly() -> None:
     for word in ("sorry ", "i cannot ", "i cannot rate a ", "unable to see the ", "sorry i can't see a a a a "):
         assert is_refusal(word * 100_000) in (True, False)

@@ -47,7 +47,7 @@ def test_what_the_instruments_left_open_stays_open_and_nobody_else_may(verdicts:
     }
     line = {"case": "c", "answer": {"criteria": blocks}, "judge": "instruments"}
     [measured] = verdicts(line, rubric="edit-preservation")
-    assert (measured.outcome, measured.score) == (Outcome.SCORED, None)
+    assert (measured.outcome, measured.score) == (Outcome.UNMEASURED, None)
     [other] = verdicts({**line, "judge": "gpt"}, rubric="edit-preservation")
     assert other.outcome is Outcome.INVALID
 

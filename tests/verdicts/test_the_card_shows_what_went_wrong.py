@@ -120,6 +120,7 @@ def test_what_was_left_open_is_said_with_its_range() -> None:
     unknown = CriterionResult(None, None, (1, 5), 1, abstained=5, score_range=(1, 5))
     made = replace(
         VERDICT,
+        outcome=Outcome.UNMEASURED,
         score=None,
         criteria={"accuracy": open_, "charm": unknown},
         coverage=Coverage(9, 23),
@@ -127,7 +128,7 @@ def test_what_was_left_open_is_said_with_its_range() -> None:
         max_total=25.0,
     )
     text = shown(made)
-    assert "no score" in text
+    assert "no score: unmeasured" in text
     assert (
         "9 of 23 assertions measured; the total lies between 9.5 and 22.0 of 25; no grade below 80 % coverage" in text
     )
@@ -136,12 +137,14 @@ def test_what_was_left_open_is_said_with_its_range() -> None:
 
 
 def test_a_mean_of_some_factors_says_how_many() -> None:
-    text = shown(replace(VERDICT, score_derived=True, partial=True, coverage=Coverage(2, 3, "factors")))
-    assert "2 of 3 factors measured" in text
+    text = shown(replace(VERDICT, score_derived=True, partial=True, coverage=Coverage(5, 6, "factors")))
+    assert "5 of 6 factors measured" in text
     assert "partial: rescaled to what was answered" in text
     assert "grade" not in text
 
 
-def test_a_juror_that_left_too_much_open_says_so() -> None:
-    juror = Juror("instruments", 0, Outcome.SCORED)
-    assert "too much not measured" in shown(replace(VERDICT, jury=Jury(1, 0, {}, None, (juror,))))
+def test_a_juror_that_left_too_much_open_says_so_and_has_not_failed() -> None:
+    jurors = (Juror("a:b", 0, Outcome.SCORED, 0.5), Juror("instruments", 0, Outcome.UNMEASURED, detail="only 0 of 3"))
+    text = shown(replace(VERDICT, jury=Jury(1, 0, {}, None, jurors)))
+    assert "Jury: 1 answered, 1 unmeasured, 0 without a score" in text
+    assert "unmeasured: only 0 of 3" in text

@@ -13,8 +13,7 @@ import pytest
 from support.reports import Opened, usual_run
 from support.web import RUN, Started, worked_out
 
-from beholder.web.app import create_app
-from beholder.web.server import serve_in_thread
+from beholder.web.server import create_app, serve_in_thread
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page

@@ -145,14 +145,14 @@ def test_the_start_page_puts_no_cases_in_order(client: httpx.Client, monkeypatch
     """Which takes long for a large run, and longer for each rater."""
     for name in ("Ana", "Bo"):
         client.post(begin(client, rater=name), data=answers(4))
-    monkeypatch.setattr("beholder.reviews.queue.order_cases", None)
+    monkeypatch.setattr("beholder.reviews.review.order_cases", None)
     page = client.get(f"/review/run/{RUN}")
     assert page.status_code == 200
     assert page.text.count("1 of 12 rated</span>") == 2
 
 
 def test_a_quota_of_a_run_without_cases_is_told_on_the_form(tmp_path: Path, started: Started) -> None:
-    with Ledger.open(tmp_path / "empty.db") as ledger:
+    with Ledger.open(tmp_path / "empty.db", create=True) as ledger:
         ledger.start(run_record(RUN, rubrics=(msgspec.to_builtins(load_rubric(EDIT)),)))
     site = started(tmp_path / "empty.db")
     with httpx.Client(base_url=site, trust_env=False, follow_redirects=True, headers={"Origin": site}) as client:
@@ -409,7 +409,7 @@ def test_a_post_from_elsewhere_is_refused(site: str, client: httpx.Client) -> No
 
 def test_a_run_that_was_deleted_leaves_no_accident(client: httpx.Client, place: Path) -> None:
     path = begin(client)
-    with Ledger.open(place) as ledger:
+    with Ledger.open(place, create=True) as ledger:
         ledger.delete(RUN)
     for one in (path, path.split("/case/")[0], path.split("/case/")[0] + "/next"):
         assert client.get(one).status_code == 404

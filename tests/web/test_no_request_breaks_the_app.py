@@ -16,7 +16,7 @@ from support.reviews import RUN, answers, edits
 from support.web import Started
 
 from beholder.reviews import review, sheet
-from beholder.reviews.queue import case_label
+from beholder.reviews.review import case_label
 
 EXAMPLES = 12
 EMPTY = "r2"

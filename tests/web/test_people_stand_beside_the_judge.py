@@ -78,7 +78,7 @@ def test_agreement_has_a_dot_for_each_pair_and_every_rater_beside_the_others(rev
 
 
 def test_who_has_rated_nothing_is_no_rater(reviewed: Path, started: Started) -> None:
-    with Ledger.open(reviewed) as ledger:
+    with Ledger.open(reviewed, create=True) as ledger:
         review = find_or_start_review(ledger, RUN, "Cy")
         sheet.record_draft(ledger, review, "photo-00001/model-a", answers())
     with httpx.Client(base_url=started(reviewed), trust_env=False) as client:
@@ -112,7 +112,7 @@ def test_ratings_that_came_since_are_told_and_then_counted(
     with httpx.Client(base_url=started(reviewed), trust_env=False) as client:
         assert "Somebody rated since" not in worked_out(client, "/agreement", run=RUN)
         go.clear()
-        with Ledger.open(reviewed) as ledger:
+        with Ledger.open(reviewed, create=True) as ledger:
             rate(ledger, "Bo", [9, 10], -1)
         answer = client.get("/agreement", params={"run": RUN})
         assert "Somebody rated since" in answer.text
@@ -129,7 +129,7 @@ def test_a_page_that_is_open_counts_new_ratings_by_itself(reviewed: Path, starte
     with httpx.Client(base_url=site, trust_env=False) as client:
         worked_out(client, "/agreement", run=RUN)
     page = visited(f"/agreement?run={RUN}", at=site)
-    with Ledger.open(reviewed) as ledger:
+    with Ledger.open(reviewed, create=True) as ledger:
         rate(ledger, "Cy", list(range(3)), 0)
     page.locator("h2", has_text="3 raters").wait_for()
     page.close()  # or it asks a server that is gone
@@ -175,7 +175,7 @@ def test_a_run_that_nobody_reviewed_leads_to_where_it_can_be(tmp_path: Path, sta
 
 
 def test_a_review_is_listed_with_the_cases_that_are_rated(reviewed: Path, started: Started) -> None:
-    with Ledger.open(reviewed) as ledger:
+    with Ledger.open(reviewed, create=True) as ledger:
         review = find_or_start_review(ledger, RUN, "Bo")
         sheet.record_draft(ledger, review, "photo-00010/model-a", answers())
     with httpx.Client(base_url=started(reviewed), trust_env=False) as client:

@@ -152,7 +152,7 @@ def test_a_case_leads_to_its_neighbours_in_the_list_it_was_opened_from(client: h
 
 
 def test_a_case_tells_its_history_and_the_answer_as_it_came(place: Path, started: Started) -> None:
-    with Ledger.open(place) as ledger:
+    with Ledger.open(place, create=True) as ledger:
         later = replace(restyle(5), judge="anthropic:claude", model="claude", answer="<b>raw</b>")
         ledger_with(place, [told(5, later)], run_record("r2", name="weekly")).close()
         assert len(ledger.case_history(later.case)) == 2
@@ -225,9 +225,9 @@ def test_a_case_shows_what_its_judge_was_told(tmp_path: Path, started: Started) 
 
 
 def test_how_far_a_run_is_can_be_asked(place: Path, started: Started) -> None:
-    with Ledger.open(place) as ledger:
+    with Ledger.open(place, create=True) as ledger:
         ledger.start(run_record("r2", total=10))
-    with httpx.Client(base_url=started(place), trust_env=False) as client, Ledger.open(place) as ledger:
+    with httpx.Client(base_url=started(place), trust_env=False) as client, Ledger.open(place, create=True) as ledger:
         assert client.get("/api/runs/r2").json()["done"] == 0
         ledger.write("r2", [told(1, restyle(1))])
         assert client.get("/api/runs/r2").json()["done"] == 1
@@ -252,7 +252,7 @@ def test_where_nobody_reviewed_pages_about_people_say_so(client: httpx.Client, p
 
 
 def test_an_empty_ledger_has_a_page(tmp_path: Path, started: Started) -> None:
-    Ledger.open(tmp_path / "ledger.db").close()
+    Ledger.open(tmp_path / "ledger.db", create=True).close()
     with httpx.Client(base_url=started(tmp_path / "ledger.db"), trust_env=False) as client:
         assert "There is no run in this ledger yet" in client.get("/").text
         assert client.get("/compare").status_code == 200

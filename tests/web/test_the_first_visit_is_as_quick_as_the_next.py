@@ -24,10 +24,9 @@ from beholder.errors import LedgerError
 from beholder.ledger.ledger import Ledger
 from beholder.reviews import review
 from beholder.web import server
-from beholder.web.app import create_app
 from beholder.web.background import BackgroundResults
 from beholder.web.responses import template_environment
-from beholder.web.server import serve_in_thread
+from beholder.web.server import create_app, serve_in_thread
 
 Asked = list[tuple[str, Any]]
 
@@ -118,7 +117,7 @@ def test_who_comes_after_the_warming_waits_for_nothing_that_can_be_done_before(
     tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual_run(tmp_path / "ledger.db").close()
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
         ledger.update(RUN, state="finished")
     app = create_app(tmp_path / "ledger.db")
     template_environment().cache.clear()  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from support.web import RUN, Started
 
-from beholder.cli.report import view
+from beholder.cli.show import view
 from beholder.errors import LedgerError
 from beholder.web.background import BackgroundResults, compute_overview, run_in_process
 from beholder.web.server import allowed_hosts, open_socket, socket_url

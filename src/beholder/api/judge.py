@@ -1,201 +1,206 @@
-"""The public functions that judge one case: `judge`, `judge_all`, and both for asynchronous code."""
+"""The public functions that judge one case: `judge`, `judge_rubrics`, both for asynchronous code, and `make_briefs`."""
 
 from __future__ import annotations
 
-import asyncio
+import atexit
 import os
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+import threading
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
+from beholder.api.async_session import AsyncSession
+from beholder.api.loop import LoopThread, wait_until_done
+from beholder.api.options import (
+    Judges,
+    Options,
+    OptionsLike,
+    RubricLike,
+    SessionSetup,
+    as_judges,
+    make_case,
+    make_settings,
+)
+from beholder.api.session import EXIT_S
 from beholder.cases.case import Case
-from beholder.errors import UsageError
-from beholder.judges.base import INSTRUMENTS, Judge, check_judges
-from beholder.judges.factory import judge_from
-from beholder.rubrics.brief import Composer
-from beholder.rubrics.load import load_rubric, load_rubrics
-from beholder.rubrics.rubric import Rubric
-from beholder.runs.case import CaseJudge, calibrate_case
+from beholder.judges.base import INSTRUMENTS
+from beholder.judges.factory import judge_sizing
+from beholder.rubrics.brief import Brief
+from beholder.runs.case import make_brief
 from beholder.runs.image_pool import ImagePool
+from beholder.runs.suite_file import JUDGE_KEYS
 from beholder.verdicts.verdict import Verdict
 
-if TYPE_CHECKING:
-    from beholder.verdicts.calibration import Calibration
-
-
 T = TypeVar("T")
-RubricLike = Rubric | str | os.PathLike[str]
-JudgeLike = Judge | str
-
-
-class JudgeOptions(TypedDict, total=False):
-    """How a case is judged, beyond rubric and judges. Everything is optional.
-
-    Attributes:
-        samples: How often each judge is asked; above 1 it is a jury.
-        prompt: The text of a prompt of your own.
-        setting: One of the rubric's settings; without it the images decide.
-        style_folders: Folders with styles of your own.
-        allow_remote: Fetch remote images (https, s3, gs).
-        audit: Measure the pixels of a pair beside what a model says of them; by default it is done.
-        calibration: A file of `beholder calibrate`: verdicts then also say how people would rate.
-    """
-
-    samples: int
-    prompt: str | None
-    setting: str
-    style_folders: Sequence[str | os.PathLike[str]]
-    allow_remote: bool
-    audit: bool
-    calibration: str | os.PathLike[str] | None
 
 
 def judge(
     rubric: RubricLike,
-    case: Case,
-    judge: JudgeLike | Sequence[JudgeLike] = INSTRUMENTS,
-    **options: Unpack[JudgeOptions],
+    case: Case | None = None,
+    /,
+    *,
+    judge: Judges = None,
+    samples: int = 1,
+    options: OptionsLike = None,
+    **inputs: object,
 ) -> Verdict:
-    """Judge one case by one rubric. Inside a running event loop use `judge_async`.
+    """Judge one case by one rubric. For many cases use a `Session`.
+
+    It blocks, and may be called from any thread, also inside a running event loop.
 
     Args:
         rubric: A rubric, or its name, folder or YAML file.
-        case: What is judged.
+        case: What is judged; or
         judge: A name such as `"openai:gpt-5-mini"`, a `Judge`, or several of them, which then form a jury. By default
-            `"instruments"`, which measures offline and leaves out what cannot be measured.
-        **options: See `JudgeOptions`.
+            the instruments, which measure offline and leave out what cannot be measured.
+        samples: How often each judge is asked; above 1 it is a jury.
+        options: See `Options`; a mapping with the same keys will do.
+        **inputs: In place of `case`, its images and fields, by the names that the rubric declares.
 
     Returns:
         The verdict. Whatever goes wrong with images or judges is its outcome.
 
     Raises:
-        UsageError: Wrong use: an unknown rubric, judge or option, or a case that does not fit the rubric.
+        UsageError: Wrong use: an unknown rubric, judge, option or input, or a case that does not fit the rubric.
     """
-    return _run_in_new_loop(judge_async(rubric, case, judge, **options), judge)
+    return _run(judge_async(rubric, case, judge=judge, samples=samples, options=options, **inputs))
+
+
+def judge_rubrics(
+    rubrics: RubricLike | Sequence[RubricLike],
+    case: Case | None = None,
+    /,
+    *,
+    judge: Judges = None,
+    samples: int = 1,
+    options: OptionsLike = None,
+    **inputs: object,
+) -> dict[str, Verdict]:
+    """Judge one case by several rubrics: a family such as `"edit"`, or a list. See `judge`.
+
+    Returns:
+        The verdicts by the names of the rubrics, in their order.
+    """
+    return _run(judge_rubrics_async(rubrics, case, judge=judge, samples=samples, options=options, **inputs))
 
 
 async def judge_async(
     rubric: RubricLike,
-    case: Case,
-    judge: JudgeLike | Sequence[JudgeLike] = INSTRUMENTS,
-    **options: Unpack[JudgeOptions],
+    case: Case | None = None,
+    /,
+    *,
+    judge: Judges = None,
+    samples: int = 1,
+    options: OptionsLike = None,
+    **inputs: object,
 ) -> Verdict:
-    """`judge`, for code that is asynchronous itself."""
-    loaded = rubric if isinstance(rubric, Rubric) else load_rubric(rubric)
-    [(verdict, _)] = await judge_by_rubrics([loaded], case, judge, options)
-    return verdict
+    """`judge`, for code that is asynchronous itself: on the caller's own event loop."""
+    async with _open_session(judge, samples, options) as session:
+        return await session.judge(rubric, case, **inputs)
 
 
-def judge_all(
-    rubric: RubricLike,
-    case: Case,
-    judge: JudgeLike | Sequence[JudgeLike] = INSTRUMENTS,
-    **options: Unpack[JudgeOptions],
-) -> tuple[Verdict, ...]:
-    """Judge one case by every rubric that a name stands for: one verdict each, three for `edit`. See `judge`."""
-    return _run_in_new_loop(judge_all_async(rubric, case, judge, **options), judge)
+async def judge_rubrics_async(
+    rubrics: RubricLike | Sequence[RubricLike],
+    case: Case | None = None,
+    /,
+    *,
+    judge: Judges = None,
+    samples: int = 1,
+    options: OptionsLike = None,
+    **inputs: object,
+) -> dict[str, Verdict]:
+    """`judge_rubrics`, for code that is asynchronous itself: on the caller's own event loop."""
+    async with _open_session(judge, samples, options) as session:
+        return await session.judge_rubrics(rubrics, case, **inputs)
 
 
-async def judge_all_async(
-    rubric: RubricLike,
-    case: Case,
-    judge: JudgeLike | Sequence[JudgeLike] = INSTRUMENTS,
-    **options: Unpack[JudgeOptions],
-) -> tuple[Verdict, ...]:
-    """`judge_all`, for code that is asynchronous itself."""
-    rubrics = (rubric,) if isinstance(rubric, Rubric) else load_rubrics(rubric)
-    return tuple(verdict for verdict, _ in await judge_by_rubrics(rubrics, case, judge, options))
+def _open_session(judge: Judges, samples: int, options: OptionsLike) -> AsyncSession:
+    """Return a session for one case, which starts no process for its few images."""
+    setup = SessionSetup(judge, concurrency=1, samples=samples, options=Options.of(options))
+    return AsyncSession._of(setup, workers=0)
 
 
-async def judge_by_rubrics(
-    rubrics: Sequence[Rubric], case: Case, judge: JudgeLike | Sequence[JudgeLike], options: JudgeOptions
-) -> list[tuple[Verdict, Rubric]]:
-    """Judge one case by several rubrics.
+def make_briefs(
+    rubrics: RubricLike | Sequence[RubricLike],
+    case: Case | None = None,
+    /,
+    *,
+    judge: Judges = None,
+    options: OptionsLike = None,
+    **inputs: object,
+) -> dict[str, Brief]:
+    """Return what a judge would be asked, without asking it. See `judge_rubrics`.
+
+    Args:
+        rubrics: A rubric or several.
+        case: What is judged; or
+        judge: Whose images the briefs have; no key is needed. Of several it is the first.
+        options: See `Options`.
+        **inputs: In place of `case`, its images and fields.
 
     Returns:
-        A verdict by each rubric, and the rubric with the setting and style of the case.
+        The briefs by the names of the rubrics.
 
     Raises:
-        UsageError: Wrong use; found before any judge is asked.
+        UsageError: Wrong use, as with `judge`.
+        ImageError: An image cannot be read.
     """
-    if unknown := set(options) - set(JudgeOptions.__annotations__):
-        raise UsageError(
-            f"There is no option {', '.join(sorted(unknown))}; there are {', '.join(JudgeOptions.__annotations__)}."
-        )
-    if not isinstance(case, Case):
-        raise UsageError(f"One case is judged at a time, and this is a {type(case).__name__}; for many: beholder run.")
-    samples = options.get("samples", 1)
-    if samples < 1:
-        raise UsageError(f"A case is judged at least once: samples is {samples} and should be 1 or more.")
-    named = _as_list(judge)
-    if not named:
-        raise UsageError("At least one judge is needed.")
-    calibration = _load_calibration(options.get("calibration"))
-    composers = [make_composer(rubric, options) for rubric in rubrics]
-    case_rubrics = [composer.rubric_for(case) for composer in composers]
-    images = ImagePool(allow_remote=options.get("allow_remote", False), workers=0)
-    async with _open_judges(named) as judges:
-        check_judges(judges, rubrics)
-        case_judge = CaseJudge(judges, images, samples, audit=options.get("audit", True))
-        verdicts = [(await case_judge.judge(composer, case)).verdict for composer in composers]
-    if calibration is not None:
-        verdicts = await calibrate_case(calibration, verdicts, case, images)
-    return list(zip(verdicts, case_rubrics, strict=True))
+    chosen = Options.of(options).read_prompt()
+    first = as_judges(judge)[0]
+    without_model = replace(chosen, **{key: getattr(Options(), key) for key in JUDGE_KEYS})
+    settings = make_settings([INSTRUMENTS], without_model)
+    composers = [chosen.make_composer(rubric) for rubric in chosen.load_rubrics(rubrics)]
+    made = make_case([composer.rubric for composer in composers], case, inputs)
+    if isinstance(first, str):
+        params = {**settings.image_params(), **chosen.params}
+        sizing = judge_sizing("openai:any" if judge is None else first, params)
+    else:
+        sizing = first.sizing
+    images = ImagePool(allow_remote=chosen.allow_remote, workers=0)
+
+    async def compose() -> dict[str, Brief]:
+        return {one.rubric.name: await make_brief(one, made, sizing, images) for one in composers}
+
+    return _run(compose())
 
 
-def make_composer(rubric: Rubric, options: JudgeOptions) -> Composer:
-    """Return the composer of the briefs of a rubric with these options."""
-    return Composer(
-        rubric,
-        prompt=options.get("prompt"),
-        setting=options.get("setting", ""),
-        style_folders=[Path(folder) for folder in options.get("style_folders", ())],
-    )
-
-
-def _load_calibration(path: str | os.PathLike[str] | None) -> Calibration | None:
-    if path is None:
-        return None
-    from beholder.verdicts.calibration import load_calibration
-
-    return load_calibration(path)
-
-
-@asynccontextmanager
-async def _open_judges(named: Sequence[JudgeLike]) -> AsyncIterator[list[Judge]]:
-    """Make the judges that are given by name, and close them at the end; a given `Judge` is closed by its owner."""
-    made: list[Judge] = []
-    judges: list[Judge] = []
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run work on the event loop of this process. Ctrl-C cancels it: there is no ledger to store a verdict in."""
+    future = _process_loop().submit(work)
     try:
-        for judge in named:
-            if isinstance(judge, str):
-                made.append(judge_from(judge))
-            judges.append(made[-1] if isinstance(judge, str) else judge)
-        yield judges
-    finally:
-        for judge in made:
-            await judge.aclose()
+        wait_until_done([future])
+        return future.result()
+    except KeyboardInterrupt:
+        future.cancel()
+        raise
 
 
-def _as_list(judge: JudgeLike | Sequence[JudgeLike]) -> list[JudgeLike]:
-    return [judge] if isinstance(judge, str | Judge) else list(judge)
+_lock = threading.Lock()
+_loop: LoopThread | None = None
 
 
-def _run_in_new_loop(work: Coroutine[Any, Any, T], judge: JudgeLike | Sequence[JudgeLike]) -> T:
-    """Run `work` in an event loop of its own. Given judges close their connections, which would outlive that loop."""
+def _process_loop() -> LoopThread:
+    """Return the event loop of this process on which `judge` works; started by the first call."""
+    global _loop
+    with _lock:
+        if _loop is None:
+            _loop = LoopThread("beholder-judge")
+        return _loop
 
-    async def run_and_close() -> T:
-        try:
-            return await work
-        finally:
-            for given in _as_list(judge):
-                if not isinstance(given, str):
-                    await given.aclose()
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(run_and_close())
-    work.close()
-    raise UsageError("An event loop is running already: await judge_async (or judge_all_async) instead.")
+@atexit.register
+def _stop_at_exit() -> None:
+    """Close the connections that judges have on the loop."""
+    if _loop is not None:
+        _loop.stop()
+        _loop.join(EXIT_S)
+
+
+def _start_anew_in_child() -> None:
+    """Forget the loop of the parent process, whose thread does not run here."""
+    global _lock, _loop
+    _lock, _loop = threading.Lock(), None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_anew_in_child)

@@ -2,46 +2,150 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any, cast
 
-from beholder.errors import CaseError
-from beholder.images.image import ImageSource
+from beholder.errors import CaseError, ImageError
+from beholder.images.image import ImageInput, ImageSource, printable_name
+from beholder.images.in_memory import normalize_image
+from beholder.images.source import is_remote, read_image
 
 FieldValue = str | tuple[str, ...]
 
-_NO_GROUPS: Mapping[str, str] = MappingProxyType({})
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Case:
     """What is judged.
 
+    Images become paths, addresses or bytes when the case is made, so that a case can be pickled and keeps no array: PIL
+    images and arrays are encoded as PNG, and file objects are read (see `images.in_memory`). A list of images is held
+    as a tuple, a list of one as that image.
+
     Attributes:
         id: The name of the case, unique in its run.
-        images: By role; each a path, a `data:` URI, an http(s) URL or the bytes.
+        images: By role; each a path, a `data:` URI, an http(s) URL or the bytes, or several of them in order.
         fields: The texts by name; a value is one text, or several (as `expected_output` may be).
         groups: What the case belongs to (`source`, `model`, …), for statistics; never shown to a judge.
     """
 
     id: str
-    images: Mapping[str, ImageSource] = field(default_factory=dict)
-    fields: Mapping[str, FieldValue] = field(default_factory=dict)
-    groups: Mapping[str, str] = field(default_factory=lambda: _NO_GROUPS)
+    images: Mapping[str, ImageSource | tuple[ImageSource, ...]]
+    fields: Mapping[str, FieldValue]
+    groups: Mapping[str, str]
 
-    def __post_init__(self) -> None:
-        """Raise `CaseError` for a value of a wrong type, which would otherwise be found much later or not at all."""
-        for role, source in self.images.items():
-            if not isinstance(source, str | os.PathLike | bytes):
-                raise CaseError(
-                    f"The image {role!r} of {self.id!r} should be a path, an address or bytes: {source!r:.60}"
-                )
-        for name, value in self.fields.items():
+    def __init__(
+        self,
+        id: str,
+        images: Mapping[str, ImageInput | Sequence[ImageInput]] = _NOTHING,
+        fields: Mapping[str, FieldValue] = _NOTHING,
+        groups: Mapping[str, str] = _NOTHING,
+    ) -> None:
+        """Make a case.
+
+        Args:
+            id: The name of the case, unique in its run. It is judged only if it is printable and at most 200 characters
+                long.
+            images: By role; each a path, a `data:` URI, a URL, bytes, a binary file object, a `PIL.Image`, a NumPy
+                array or torch tensor, the dict of Hugging Face (`{"bytes", "path"}`), or a list of those where the
+                rubric takes several in that role.
+            fields: The texts by name, each one text or a list of texts.
+            groups: What the case belongs to, for statistics.
+
+        Raises:
+            CaseError: An id that cannot be one, a value of a wrong type or an array that is no image, which would
+                otherwise be found much later.
+        """
+        if not isinstance(id, str):
+            raise CaseError(f"The id of a case should be a text, not {id!r:.60}.")
+        for kind, given in (("images", images), ("fields", fields), ("groups", groups)):
+            if not isinstance(given, Mapping):
+                raise CaseError(f"The {kind} of {id!r} should be a mapping by name: {given!r:.60}")
+        set_ = object.__setattr__  # the values are frozen
+        set_(self, "id", id)
+        set_(self, "images", _normalize_images(id, images))
+        set_(self, "fields", fields)
+        set_(self, "groups", groups)
+        for name, value in fields.items():
             if not isinstance(value, str) and not _is_text_list(value):
-                raise CaseError(f"The field {name!r} of {self.id!r} should be a text or a list of texts: {value!r:.60}")
+                raise CaseError(f"The field {name!r} of {id!r} should be a text or a list of texts: {value!r:.60}")
+
+    def __repr__(self) -> str:
+        """Return the case without the bytes of its images."""
+        images = ", ".join(f"{role!r}: {_show_source(source)}" for role, source in self.images.items())
+        rest = "".join(f", {name}={dict(value)!r}" for name in ("fields", "groups") if (value := getattr(self, name)))
+        return f"Case({self.id!r}, images={{{images}}}{rest})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle plain dicts, whatever mappings were given: read-only ones cannot be pickled."""
+        return Case, (self.id, dict(self.images), dict(self.fields), dict(self.groups))
+
+    def sources(self, role: str) -> tuple[ImageSource, ...]:
+        """Return the images of a role in their order; none where the case has no such role."""
+        return _as_tuple(self.images.get(role, ()))
+
+    def list_images(self) -> Iterator[tuple[str, ImageSource]]:
+        """Return every image with its role, in order; a role with several images occurs several times."""
+        return ((role, source) for role in self.images for source in self.sources(role))
+
+
+def _show_source(source: ImageSource | tuple[ImageSource, ...]) -> str:
+    if isinstance(source, tuple):
+        return f"[{', '.join(map(_show_source, source))}]"
+    if isinstance(source, bytes):
+        return f"<{len(source):,} bytes>"
+    return repr(printable_name(os.fspath(source)))
+
+
+def _normalize_images(
+    id_: str, images: Mapping[str, ImageInput | Sequence[ImageInput]]
+) -> Mapping[str, ImageSource | tuple[ImageSource, ...]]:
+    if all(isinstance(image, str | os.PathLike | bytes) for image in images.values()):
+        return cast("Mapping[str, ImageSource]", images)
+    normalized: dict[str, ImageSource | tuple[ImageSource, ...]] = {}
+    for role, image in images.items():
+        try:
+            normalized[role] = normalize_images(image)
+        except ImageError as error:
+            raise CaseError(f"The image {role!r} of {id_!r} {error}") from None
+    return normalized
+
+
+def normalize_images(image: object) -> ImageSource | tuple[ImageSource, ...]:
+    """Return an image, or a list of images, as a case holds it.
+
+    Raises:
+        ImageError: An image cannot be used, or the list is empty; the message is a predicate.
+    """
+    images = as_image_list(image)
+    if images is None:
+        return normalize_image(image)
+    if not images:
+        raise ImageError("is an empty list")
+    sources = []
+    for number, one in enumerate(images, start=1):
+        try:
+            sources.append(normalize_image(one))
+        except ImageError as error:
+            raise ImageError(f"(number {number} of {len(images)}) {error}") from None
+    return sources[0] if len(sources) == 1 else tuple(sources)
+
+
+def as_image_list(image: object) -> list[object] | None:
+    """Return the images of a list; `None` for a single image.
+
+    An array of objects, as pandas reads a list in a Parquet file, is a list too.
+    """
+    if getattr(getattr(image, "dtype", None), "kind", "") == "O" and len(getattr(image, "shape", ())) == 1:
+        return list(cast("Iterable[object]", image))
+    return list(image) if isinstance(image, list | tuple) else None
 
 
 def _is_text_list(value: object) -> bool:
@@ -51,6 +155,18 @@ def _is_text_list(value: object) -> bool:
 def list_texts(value: FieldValue) -> tuple[str, ...]:
     """Return the texts of a field, of which most fields have one."""
     return (value,) if isinstance(value, str) else tuple(value)
+
+
+def number_repeats(names: Iterable[str]) -> list[str]:
+    """Return names with a number after those that occur several times: `reference 1`, `reference 2`, `output`.
+
+    Roles of images are told apart like this where people read them; in the prompt by their labels.
+    """
+    listed = list(names)
+    return [
+        name if listed.count(name) == 1 else f"{name} {listed[: place + 1].count(name)}"
+        for place, name in enumerate(listed)
+    ]
 
 
 def quote_names(names: Iterable[str]) -> str:
@@ -64,6 +180,7 @@ def format_case_count(count: int) -> str:
 
 
 MAX_ID = 200
+_MAX_STEM = 180
 
 
 @dataclass(frozen=True)
@@ -75,12 +192,14 @@ class CaseSchema:
             ignored.
         required: Fields that every case needs; `optional`: fields that it may have.
         ignored_roles: Roles that exist but are not used here; columns of these names are not groups.
+        many: Roles that may have several images.
     """
 
     roles: tuple[tuple[str, ...], ...]
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     ignored_roles: tuple[str, ...] = ()
+    many: tuple[str, ...] = ()
 
     @cached_property
     def images(self) -> tuple[str, ...]:
@@ -127,21 +246,55 @@ def id_problem(id_: str) -> str:
     return ""
 
 
+def make_case_id(images: Mapping[str, ImageSource | tuple[ImageSource, ...]], fields: Mapping[str, FieldValue]) -> str:
+    """Return an id for a case that was given without one, the same for the same content.
+
+    Returns:
+        The stem of the last image's file (or "case") and 8 hex digits of a digest of the images and the fields.
+    """
+    flat = [(role, image) for role in sorted(images) for image in _as_tuple(images[role])]
+    parts = [(role, _digest_image(image)) for role, image in flat]
+    parts += [(name, repr(list_texts(fields[name])).encode("utf-8", "replace")) for name in sorted(fields)]
+    digest = hashlib.sha256()
+    for name, content in parts:
+        digest.update(b"%d %s %d " % (len(name), name.encode(), len(content)) + content)
+    last = _as_tuple(list(images.values())[-1])[-1] if images else ""
+    return f"{image_stem(last)[:_MAX_STEM]}-{digest.hexdigest()[:8]}"
+
+
+def _as_tuple(images: ImageSource | tuple[ImageSource, ...]) -> tuple[ImageSource, ...]:
+    return images if isinstance(images, tuple) else (images,)
+
+
+def _digest_image(source: ImageSource) -> bytes:
+    """Return a digest of an image's file; of a remote or unreadable one, that of its address."""
+    try:
+        if not (isinstance(source, str) and is_remote(source)):
+            return hashlib.sha256(read_image(source)).digest()
+    except ImageError:  # which checking or judging it says
+        pass
+    return os.fsencode(source)
+
+
+def image_stem(source: ImageSource) -> str:
+    """Return the name of an image's file, without its ending and the query of a URL; `case` where it has none."""
+    if isinstance(source, bytes) or os.fspath(source)[:5].lower() == "data:":
+        return "case"
+    stem = os.path.splitext(os.path.basename(re.split("[?#]", os.fspath(source))[0]))[0]
+    return "".join(character for character in stem if character.isprintable()).strip() or "case"
+
+
 # Roles of which the second image was made from the first, in the order in which they are looked for.
 PAIR_ROLES = (("input", "edited"), ("original", "restyled"))
 
 
-def choose_pair_roles(roles: Collection[str]) -> tuple[str, str] | None:
-    """Return the roles of the two images of a case that instruments compare.
-
-    Args:
-        roles: The roles of the case's images, in their order.
+def find_pair(case: Case) -> tuple[ImageSource, ImageSource] | None:
+    """Return the two images of a case that instruments compare.
 
     Returns:
-        The first entry of `PAIR_ROLES` that the case has, else its first two roles; None if it has fewer than two.
+        The images of the first entry of `PAIR_ROLES` that the case has, else of its first two roles; None if it has
+        fewer than two, or several images in one of these roles.
     """
-    known = next((pair for pair in PAIR_ROLES if set(pair) <= set(roles)), None)
-    if known is not None:
-        return known
-    first = list(roles)[:2]
-    return (first[0], first[1]) if len(first) == 2 else None
+    roles = next((pair for pair in PAIR_ROLES if set(pair) <= case.images.keys()), tuple(case.images)[:2])
+    images = [image for role in roles for image in case.sources(role)]
+    return (images[0], images[1]) if len(roles) == len(images) == 2 else None

@@ -1,7 +1,8 @@
 """Read case files row by row: JSONL, CSV, TSV, Parquet.
 
 A record has an `id` (or `case`). A column named like a role is that image, one named like a field is that text, and
-every other column is a group; an object `groups` is merged into the groups. A row that cannot be used carries its
+every other column is a group. Objects `images`, `fields` and `groups` may hold some or all of them instead. A role that
+takes several images has a list of them, or the columns `role_1`, `role_2` …. A row that cannot be used carries its
 problems, and reading continues. One line, or one slice of a Parquet file, is in memory at a time.
 """
 
@@ -12,12 +13,17 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
+from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+from uuid import UUID
 
-from beholder.cases.case import Case, CaseRow, CaseSchema, FieldValue, id_problem
-from beholder.errors import CaseError
+from beholder.cases.case import Case, CaseRow, CaseSchema, FieldValue, as_image_list, id_problem
+from beholder.errors import CaseError, ImageError
 from beholder.images.image import ImageSource
+from beholder.images.in_memory import normalize_image
 
 if TYPE_CHECKING:
     from polars import LazyFrame
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
 
 MAX_LINE = 4 * 1024 * 1024  # bytes
 SLICE = 16_384  # rows of a Parquet file; each slice is decoded from the start of its row group
+IMAGE_SLICE = 64  # rows of a Parquet file that holds images
 
 _JSON_LINES = {".jsonl", ".ndjson"}
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -136,7 +143,7 @@ def _parse_table_row(
         if cell.strip() and not name:
             return CaseRow(location, None, (f"has the cell {cell[:40]!r} in a column without a name",))
         if cell.strip():
-            record[name] = _parse_list_cell(cell) if name in schema.fields else cell
+            record[name] = _parse_list_cell(cell) if name in schema.fields or name in schema.many else cell
     return parse_record(record, location, schema, base)
 
 
@@ -158,7 +165,8 @@ def _find_header_problems(columns: Sequence[str], schema: CaseSchema, delimiter:
     problems = [f"names the column {name!r} twice" for name in dict.fromkeys(names) if names.count(name) > 1]
     if not {"id", "case"} & set(names):
         problems.append("has no column 'id' (or 'case')")
-    problems += [f"has no column {role!r}, the image" for role in schema.choose_roles(names)[1]]
+    given = [*names, *(numbered[0] for name in names if (numbered := _split_number(name, schema)))]
+    problems += [f"has no column {role!r}, the image" for role in schema.choose_roles(given)[1]]
     problems += [
         f"has no column {name!r}, a field that every case needs" for name in schema.required if name not in names
     ]
@@ -189,19 +197,22 @@ def _read_parquet(path: Path, schema: CaseSchema) -> Iterator[CaseRow]:
         # Not a glob: brackets in a file name are just brackets.
         frame = polars.scan_parquet(path, glob=False)
         columns = frame.collect_schema().names()
-        for start, records in _iter_slices(frame):
+        for start, records in iter_frame(frame):
             for number, record in enumerate(records, start=start + 1):
                 yield parse_record(record, f"{path}, row {number}", schema, base)
-    except (polars.exceptions.PolarsError, OSError) as error:
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError) as error:
+        # A damaged file makes Polars panic, which is no Exception.
         reason = str(error).partition("\n")[0][:200]
         raise CaseError(f"{str(path)!r} is not a Parquet file that can be read ({reason}).") from None
     if not columns:
         raise CaseError(f"{str(path)!r} has no columns.")
 
 
-def _iter_slices(frame: LazyFrame) -> Iterator[tuple[int, list[dict[str, object]]]]:
+def iter_frame(frame: LazyFrame) -> Iterator[tuple[int, list[dict[str, object]]]]:
+    """Return the records of a Polars frame in slices, each with the number of records before it."""
+    rows = IMAGE_SLICE if "Binary" in str(frame.collect_schema()) else SLICE
     start = 0
-    while records := frame.slice(start, SLICE).collect().to_dicts():
+    while records := frame.slice(start, rows).collect().to_dicts():
         yield start, records
         start += len(records)
 
@@ -217,7 +228,8 @@ def parse_record(record: Mapping[str, object], location: str, schema: CaseSchema
     """
     problems: list[str] = []
     id_ = _parse_id(record, problems)
-    images: dict[str, ImageSource] = {}
+    record = _flatten_record(record, schema, problems)
+    images: dict[str, ImageSource | tuple[ImageSource, ...]] = {}
     fields: dict[str, FieldValue] = {}
     groups: dict[str, str] = {}
     key = "id" if "id" in record else "case"
@@ -225,27 +237,83 @@ def parse_record(record: Mapping[str, object], location: str, schema: CaseSchema
     for name, value in record.items():
         try:
             if name in roles:
-                if value is not None and value != "":
-                    images[name] = _parse_image(value, base)
+                if not _is_missing_image(value):
+                    images[name] = _parse_images(value, base, many=name in schema.many)
             elif name in field_names:
                 if (text := _parse_field(value)) is not None and (text or name in schema.required):
                     fields[name] = text
             elif name == "groups" and isinstance(value, Mapping):
                 groups |= {key_: text for key_, inner in value.items() if (text := _parse_group(inner))}
             elif name != key and (text := _parse_group(value)):
-                groups[name] = text
+                groups[str(name)] = text
         except _RecordError as error:
             problems.append(f"the column {name!r} {error}")
     # An image that is given but wrong has a problem already; it is not missing as well.
-    given = {role for role in roles if record.get(role) not in (None, "")} if problems else images.keys()
+    given = {role for role in roles if not _is_missing_image(record.get(role))} if problems else images.keys()
     chosen, missing = schema.choose_roles(given)
     problems += [f"lacks the image {role!r}" for role in missing]
     problems += [
-        f"lacks the field {name!r}" for name in schema.required if name not in fields and record.get(name) in (None, [])
+        f"lacks the field {name!r}"
+        for name in schema.required
+        if name not in fields and (record.get(name) is None or _to_plain(record[name]) == [])
     ]
     if problems:
         return CaseRow(location, None, tuple(problems), id_)
     return CaseRow(location, Case(id_, {role: images[role] for role in chosen}, fields, groups), (), id_)
+
+
+def _flatten_record(record: Mapping[str, object], schema: CaseSchema, problems: list[str]) -> Mapping[str, object]:
+    """Return the record with the entries of its objects `images` and `fields` as columns, and with a list in place of
+    the columns `role_1`, `role_2` …; the record itself where there are none."""
+    nested = [
+        (kind, word, names, inner)
+        for kind, word, names in (("images", "image", schema.images), ("fields", "field", schema.fields))
+        if isinstance(inner := record.get(kind), Mapping) and kind not in schema.images + schema.fields
+    ]
+    if nested:
+        flat = {name: value for name, value in record.items() if name not in {kind for kind, *_ in nested}}
+        for kind, word, names, inner in nested:
+            for name, value in inner.items():
+                known = name in names or (kind == "images" and _split_number(name, schema) is not None)
+                if known and name in flat:
+                    problems.append(f"gives the {word} {name!r} twice: in {kind!r} and beside it")
+                elif known:
+                    flat[name] = value
+                elif names:  # without any name of that kind, the reader wants other columns
+                    problems.append(f"has the unknown {word} {name!r} in {kind!r}; {_suggest(str(name), names)}")
+        record = flat
+    return _join_numbered_columns(record, schema, problems) if schema.many else record
+
+
+def _suggest(name: str, names: Sequence[str]) -> str:
+    close = get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
+
+
+def _join_numbered_columns(
+    record: Mapping[str, object], schema: CaseSchema, problems: list[str]
+) -> Mapping[str, object]:
+    numbered = sorted((*split, name) for name in record if (split := _split_number(name, schema)))
+    joined = {name: value for name, value in record.items() if not _split_number(name, schema)}
+    for role in dict.fromkeys(role for role, _, _ in numbered):
+        if role in joined:
+            problems.append(f"gives the image {role!r} twice: as one column and as numbered ones")
+        images = [record[name] for one, _, name in numbered if one == role]
+        joined.setdefault(role, [image for image in images if not _is_missing_image(image)])
+    return joined
+
+
+def _split_number(name: object, schema: CaseSchema) -> tuple[str, int] | None:
+    """Return role and number of a column such as `reference_2`, where the role takes several images."""
+    role, _, number = str(name).rpartition("_")
+    known = name in schema.images or name in schema.fields
+    return (role, int(number)) if role in schema.many and number.isdecimal() and not known else None
+
+
+def _is_missing_image(value: object) -> bool:
+    if value is None or (isinstance(value, str | bytes | list | tuple) and not value):
+        return True
+    return isinstance(value, Mapping) and value.keys() <= {"bytes", "path"} and not any(map(bool, value.values()))
 
 
 def _parse_id(record: Mapping[str, object], problems: list[str]) -> str:
@@ -264,17 +332,37 @@ def _parse_id(record: Mapping[str, object], problems: list[str]) -> str:
     return id_
 
 
-def _parse_image(value: object, base: str) -> str:
-    if not isinstance(value, str):
+def _parse_images(value: object, base: str, *, many: bool) -> ImageSource | tuple[ImageSource, ...]:
+    images = as_image_list(value)
+    if images is None:
+        return _parse_image(value, base)
+    if len(images) > 1 and not many:
+        raise _RecordError(f"is a list of {len(images)} images, and the rubric takes one in this role")
+    if any(map(_is_missing_image, images)):
+        raise _RecordError("has an empty entry in its list")
+    sources = tuple(_parse_image(image, base) for image in images)
+    return sources[0] if len(sources) == 1 else sources
+
+
+def _parse_image(value: object, base: str) -> ImageSource:
+    if isinstance(value, bool | int | float):
         raise _RecordError("should be the path of an image (or a data: URI, or a web address); it is no text")
-    if ":" in value and _ADDRESS.match(value):
-        return value
-    if "\0" in value:
+    try:
+        source = normalize_image(value)
+    except ImageError as error:
+        raise _RecordError(str(error)) from None
+    if isinstance(source, bytes):
+        return source
+    path = os.fspath(source)
+    if ":" in path and isinstance(source, str) and _ADDRESS.match(path):
+        return path
+    if "\0" in path:
         raise _RecordError("holds a NUL character")
-    return os.path.join(base, value)  # pathlib would intern every name, which takes more and more memory
+    return os.path.join(base, path)  # pathlib would intern every name, which takes more and more memory
 
 
 def _parse_field(value: object) -> FieldValue | None:
+    value = _to_plain(value)
     if isinstance(value, list | tuple):
         texts = [_parse_scalar(entry) for entry in value]
         if None in texts:
@@ -294,6 +382,7 @@ def _parse_group(value: object) -> str | None:
 
 def _parse_scalar(value: object) -> str | None:
     """Return a plain value as text; numbers and booleans are written as in JSON."""
+    value = _to_plain(value)
     if value is None:
         return None
     if isinstance(value, str):
@@ -302,9 +391,14 @@ def _parse_scalar(value: object) -> str | None:
         return value
     if isinstance(value, int | float):
         return json.dumps(value)
-    if isinstance(value, Mapping | Sequence):
-        raise _RecordError("should be a text or a list of texts")
-    return str(value)  # a date, a decimal
+    if isinstance(value, date | time | timedelta | Decimal | UUID):
+        return str(value)
+    raise _RecordError("should be a text or a list of texts")
+
+
+def _to_plain(value: object) -> object:
+    """Return a value of NumPy, as frames have them, as one of Python."""
+    return value if isinstance(value, str | int | float | list) or not hasattr(value, "tolist") else value.tolist()
 
 
 class _RecordError(Exception):

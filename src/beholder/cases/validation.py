@@ -11,16 +11,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from tempfile import SpooledTemporaryFile
 
 import msgspec
 
 from beholder.cases.case import Case, CaseRow
+from beholder.cases.sources import RowSpool
 from beholder.errors import ImageError
 from beholder.images.image import DEFAULT_IMAGE_LIMITS, ImageLimits
 from beholder.images.source import inspect_image, is_object_store, is_remote, object_store_problem
 
-KEPT_BYTES = 16 * 1024 * 1024  # of shuffled rows in memory; beyond that they are in an unnamed temporary file
 MAX_PROBLEMS = 50  # kept as text
 _CACHED_IMAGES = 16_384  # image files whose check is cached, some 400 bytes each
 _FEW = 100_000  # up to so many ids are compared as a set
@@ -34,7 +33,8 @@ def select_rows(
     """Return the rows to judge.
 
     A shuffle depends on the seed and the ids alone, not on the order of the rows. It keeps some 50 bytes a row (100
-    while it sorts) in memory, and of the rows themselves no more than `KEPT_BYTES`; without a shuffle nothing is kept.
+    while it sorts) in memory, and of the rows themselves no more than `sources.KEPT_BYTES`; without a shuffle nothing
+    is kept.
 
     Args:
         rows: Rows of a case file or of patterns.
@@ -60,30 +60,16 @@ def _limit_rows(rows: Iterator[CaseRow], limit: int | None) -> Iterator[CaseRow]
 def _shuffle_rows(rows: Iterable[CaseRow], seed: str) -> Iterator[CaseRow]:
     """Yield rows in the order of a hash of seed and id.
 
-    Rows cannot be read again in another order (CSV, Parquet, patterns), so they are written to a spool, one JSON line
-    each, and read from there.
+    Rows cannot be read again in another order (CSV, Parquet, patterns), so they are spooled and read from there.
     """
-    keys, offsets = array("Q"), array("Q")
-    with SpooledTemporaryFile(KEPT_BYTES) as spool:
-        for row in rows:
-            key = hashlib.blake2b(f"{seed}\0{row.id}".encode(), digest_size=8).digest()
-            keys.append(int.from_bytes(key, "big"))
-            offsets.append(spool.tell())
-            case = row.case and (row.case.id, row.case.images, row.case.fields, row.case.groups)
-            # json and not msgspec, since the path of a file need not be valid UTF-8.
-            spool.write(json.dumps((row.location, case, row.problems, row.id), default=dict).encode() + b"\n")
-        for position in sorted(range(len(keys)), key=keys.__getitem__):
-            spool.seek(offsets[position])
-            yield _parse_spooled_row(spool.readline())
-
-
-def _parse_spooled_row(line: bytes) -> CaseRow:
-    location, case, problems, id_ = json.loads(line)
-    if case is None:
-        return CaseRow(location, None, tuple(problems), id_)
-    case_id, images, fields, groups = case
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-    return CaseRow(location, Case(case_id, images, fields, groups), tuple(problems), id_)
+    keys, places = array("Q"), array("Q")
+    spool = RowSpool()
+    for row in rows:
+        key = hashlib.blake2b(f"{seed}\0{row.id}".encode(), digest_size=8).digest()
+        keys.append(int.from_bytes(key, "big"))
+        places.append(spool.append(row))
+    for position in sorted(range(len(keys)), key=keys.__getitem__):
+        yield spool.read(places[position])[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +169,7 @@ def _check_images(
     """
     problems: list[str] = []
     identities: list[ImageIdentity] = []
-    for role, source in case.images.items() if case else ():
+    for role, source in case.list_images() if case else ():
         if isinstance(source, str) and is_remote(source) and allow_remote:
             identity: ImageIdentity | str = (is_object_store(source) and object_store_problem(source)) or (source,)
         elif isinstance(source, bytes) or (isinstance(source, str) and source[:5].lower() == "data:"):

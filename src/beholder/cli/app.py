@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import typer
+import logging
+import os
+import sys
+from collections import Counter
+from typing import Annotated, Any, TextIO
 
-from beholder.cli import (
-    agree,
-    calibrate,
-    compare,
-    demo,
-    doctor,
-    estimate,
-    judge,
-    measure,
-    qualify,
-    report,
-    rubrics,
-    run,
-    runs,
-    show,
-)
-from beholder.cli.compare import history
+import typer
+from typer.core import TyperCommand
+
+from beholder.cli import calibrate, checks, judge, rubrics, run, runs, show
 from beholder.cli.judge import score
-from beholder.cli.report import view
-from beholder.cli.rubrics import styles_app
+from beholder.cli.rubrics import demo, styles_app
 from beholder.cli.run import collect, init, plan
 from beholder.cli.runs import ledger_app
-from beholder.cli.show import export, ratings_app
+from beholder.cli.show import export, ratings_app, report, view
+from beholder.cli.statistics import agree, compare, estimate, history
+from beholder.errors import UsageError
+from beholder.plugins import OVERRIDE_VARIABLE
 
 app = typer.Typer(
     name="beholder",
@@ -38,8 +31,8 @@ app = typer.Typer(
 )
 app.command("judge")(judge.judge)
 app.command("score")(score)
-app.command("demo")(demo.demo)
-app.command("measure")(measure.measure)
+app.command("demo")(demo)
+app.command("measure")(checks.measure)
 app.command("init")(init)
 app.command("plan")(plan)
 app.command("run")(run.run)
@@ -48,22 +41,85 @@ app.add_typer(runs.app, name="runs")
 app.add_typer(ledger_app, name="ledger")
 app.command("show")(show.show)
 app.command("export")(export)
-app.command("report")(report.report)
+app.command("report")(report)
 app.command("view")(view)
 app.add_typer(ratings_app, name="ratings")
-app.command("agree")(agree.agree)
-app.command("compare")(compare.compare)
+app.command("agree")(agree)
+app.command("compare")(compare)
 app.command("history")(history)
 app.command("calibrate")(calibrate.calibrate)
-app.command("estimate")(estimate.estimate)
-app.command("qualify")(qualify.qualify)
-app.command("doctor")(doctor.doctor)
+app.command("estimate")(estimate)
+app.command("qualify")(checks.qualify)
+app.command("doctor")(checks.doctor)
 app.add_typer(rubrics.app, name="rubrics")
 app.add_typer(styles_app, name="styles")
 
 
+class _StrictCommand(TyperCommand):
+    """A command that refuses a second --rubric or --cases, of which click would use the last: as --judge takes several,
+    one may think that these do. Of other options the last one counts, as in most programs."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+        for option, count in Counter(given).items():
+            if count > 1 and option.name in ("rubric", "cases") and not getattr(option, "multiple", False):
+                raise UsageError(f"--{option.name} is given {count} times and takes one value; run once for each.")
+        return super().parse_args(ctx, args)
+
+
+for _commands in (app, *(group.typer_instance for group in app.registered_groups)):
+    for _command in _commands.registered_commands if _commands else ():
+        _command.cls = _StrictCommand
+
+
+class _StderrHandler(logging.StreamHandler[TextIO]):
+    """Writes records to what `sys.stderr` is at that time: a progress bar puts another stream there."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        from beholder.reports.text import printable
+
+        return printable(super().format(record), lines=True)
+
+
+_handler = _StderrHandler()
+
+
+def configure_logging(verbose: int) -> None:
+    """Log warnings to stderr; with `verbose` 1 also info, with 2 also debug records, with time and module."""
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s" if verbose else "%(message)s"
+    _handler.setLevel(level)
+    _handler.setFormatter(logging.Formatter(form))
+    logger = logging.getLogger("beholder")
+    logger.setLevel(level if verbose else logging.NOTSET)
+    logger.addHandler(_handler)
+
+
 @app.callback(invoke_without_command=True)
-def _beholder(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+def _beholder(
+    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+    verbose: int = typer.Option(
+        0,
+        "-v",
+        "--verbose",
+        count=True,
+        show_default=False,
+        help="Log to stderr when runs begin and end; -vv: every request and retry too.",
+    ),
+    override: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", show_default=False, help="Let a plug-in replace what is built in under this name."
+        ),
+    ] = None,
+) -> None:
+    configure_logging(verbose)
+    if override:
+        os.environ[OVERRIDE_VARIABLE] = ",".join(override)
     if version:
         from beholder import __version__
 

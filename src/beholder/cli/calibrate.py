@@ -1,14 +1,13 @@
 """`beholder calibrate`: learn from human ratings how to predict them from a judge's scores.
 
-`load_calibration_applier` applies a calibration to the verdicts of a run, for `show`, `export` and `score`.
+`show_progress` and `print_unmeasured` are also for commands that apply a calibration to the verdicts of a run.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,115 +28,48 @@ from beholder.cli.options import (
     RatingsOrReviews,
     ScoresFiles,
     SeedOption,
-    load_people_ratings,
-    load_scores,
-    write_text,
 )
-from beholder.errors import UsageError
 from beholder.reports.text import print_text, printable
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 
 if TYPE_CHECKING:
-    from beholder.cases.case import Case
-    from beholder.ledger.ledger import Ledger
-    from beholder.ledger.types import RunRecord, StoredVerdict
-    from beholder.statistics.calibration import CalibrationResult, CandidateScore, SelectionMeasure
-    from beholder.statistics.calibration_recipes import CalibrationRecipe
-    from beholder.statistics.calibration_task import CalibrationTask, Provenance, TaskOptions
-    from beholder.statistics.data import Ratings, Scores
-    from beholder.verdicts.calibration import Calibration
-    from beholder.verdicts.verdict import Verdict
+    from beholder.statistics.calibration import CalibrationChoice
+    from beholder.statistics.calibration_evaluation import CandidateScore
+    from beholder.statistics.calibration_features import Progress
 
 
-FeatureValues = dict[str, dict[str, float]]
 MAX_LISTED = 3
 
 
-def measure_cases(cases: Iterable[Case], names: Collection[str] | None = None) -> FeatureValues:
-    """Measure the images of cases with all instruments, or the named ones; print which cases could not be measured."""
-    from beholder.cases.case import choose_pair_roles
-    from beholder.cli.progress import progress_bar
-    from beholder.statistics.calibration_task import measure_pixels
+@contextmanager
+def show_progress() -> Iterator[Progress]:
+    """Show a bar while images are measured and a spinner while maps are fitted, where stderr is a terminal."""
+    from beholder.cli.output import show_spinner
+    from beholder.reports.progress import progress_bar
 
-    pairs, failed = {}, {}
-    for case in cases:
-        roles = choose_pair_roles(list(case.images))
-        if roles is None:
-            failed[case.id] = "it has no two images to compare"
-        else:
-            pairs[case.id] = case.images[roles[0]], case.images[roles[1]]
-    with progress_bar("measuring", len(pairs)) as update:
-        features, unread = measure_pixels(pairs, names, done=lambda count: update(completed=count))
-    failed |= unread
-    if failed:
-        print_text(f"beholder: {len(failed)} of {len(failed) + len(features)} cases could not be measured:", error=True)
-        for case_id, why in list(failed.items())[:MAX_LISTED]:
+    with ExitStack() as shown:
+        updates = {}
+
+        def progress(what: str, done: int, total: int) -> None:
+            if what not in updates:
+                shown.close()  # what was shown before is done
+                measuring = what == "measuring"
+                updates[what] = shown.enter_context(progress_bar(what, total)) if measuring else None
+                if not measuring:
+                    shown.enter_context(show_spinner(what))
+            if (update := updates[what]) is not None:
+                update(completed=done)
+
+        yield progress
+
+
+def print_unmeasured(unmeasured: Mapping[str, str], measured: int) -> None:
+    """Print which cases could not be measured."""
+    if unmeasured:
+        total = len(unmeasured) + measured
+        print_text(f"beholder: {len(unmeasured)} of {total} cases could not be measured:", error=True)
+        for case_id, why in list(unmeasured.items())[:MAX_LISTED]:
             print_text(printable(f"  {case_id}: {why}")[:300], error=True)
-    return features
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CalibrationApplier:
-    """Applies a calibration to verdicts; `extra` are its further features by case."""
-
-    calibration: Calibration
-    extra: Mapping[str, Mapping[str, float]]
-    anyway: bool
-
-    def __call__(self, verdicts: Iterable[StoredVerdict]) -> Iterator[StoredVerdict]:
-        """Yield calibrated verdicts; those on one case must follow each other, since they are calibrated together."""
-        for _, judged in groupby(verdicts, key=lambda one: one.verdict.case):
-            of_case = list(judged)
-            for stored, verdict in zip(of_case, self.to_case([stored.verdict for stored in of_case]), strict=True):
-                yield replace(stored, verdict=verdict)
-
-    def to_case(self, verdicts: list[Verdict]) -> list[Verdict]:
-        """Return the verdicts on one case, calibrated."""
-        from beholder.verdicts.calibration import apply_calibration
-
-        known = self.extra.get(verdicts[0].case, {}) if verdicts else {}
-        return apply_calibration(self.calibration, verdicts, known, anyway=self.anyway)
-
-
-def load_calibration_applier(
-    ledger: Ledger,
-    record: RunRecord,
-    calibration: Path | None,
-    features: Path | None = None,
-    *,
-    anyway: bool = False,
-    case: str | None = None,
-) -> CalibrationApplier | None:
-    """Load a calibration for the verdicts of a run, and measure the features that it needs from the images.
-
-    Args:
-        ledger: The ledger.
-        record: The run.
-        calibration: File of `beholder calibrate`; None returns None.
-        features: File of further features.
-        anyway: Apply it also to another rubric, style or judge than it was fitted for.
-        case: Only this case of the run.
-
-    Raises:
-        UsageError: A file cannot be read, or features are given without a calibration.
-    """
-    from beholder.verdicts.calibration import load_calibration
-
-    if calibration is None:
-        if features is not None:
-            raise UsageError("--features is for a calibration, and none is named: --calibration FILE.")
-        return None
-    loaded = load_calibration(calibration)
-    extra: FeatureValues = {}
-    if features is not None:
-        from beholder.statistics.calibration_task import read_features
-
-        extra = read_features(features)
-    if loaded.instrument_names:
-        cases = ledger.cases(record.id) if case is None else [ledger.case(record.id, case)]
-        for case_id, values in measure_cases(cases, loaded.instrument_names).items():
-            extra[case_id] = {**extra.get(case_id, {}), **values}
-    return CalibrationApplier(loaded, extra, anyway)
 
 
 def calibrate(
@@ -183,188 +115,51 @@ def calibrate(
     Maps of several kinds are tried on cases that they have not seen. The best is written to -o, if it is surely nearer
     to people than the judge's own number and than a constant; else nothing is, and the exit code is 1.
     """
+    from beholder.api.calibration import calibrate as calibrate_
+    from beholder.api.files import check_output
     from beholder.cli import EXIT_THRESHOLD
-    from beholder.cli.output import show_spinner
-    from beholder.statistics.aspects import parse_scales
-    from beholder.statistics.calibration import build_document, calibrate, format_json
-    from beholder.statistics.calibration_task import TaskOptions
+    from beholder.statistics.calibration_evaluation import SelectionMeasure
+    from beholder.statistics.data import parse_choice
 
-    by = _make_measure(for_)
-    recipes, notes = _recipes(try_ or ())
-    known = _load_data(_CalibrationSources(run, ratings, scores, cases, address), judge, aspect)
-    known = replace(known, extra=_load_features(known, features, measure=measure))
-    rated_on = parse_scales(rating_scale or ()) or ({} if ratings is not None else _rubric_scales(known))
-    terms = TaskOptions(group=group, under_test=under_test, seed=seed)
-    tasks = _make_tasks(
-        known, _CalibrationRequest(map_ or (), parse_scales(scale or ()), rated_on, terms), notes.append
-    )
-    with show_spinner("fitting maps, and testing them on what they have not seen"):
-        sets = [tasks] if together else [[task] for task in tasks]
-        results = [calibrate(*each, recipes=recipes, by=by, folds=folds, seed=seed, draw_count=draws) for each in sets]
-    source = "reviews" if ratings is None else ratings.name
-    made = {**known.pedigree.to_dict(), "seed": seed, "folds": folds, "ratings": source}
-    saved = build_document(results, made)
-    written = output if saved["aspects"] else None
-    if written is not None:
-        write_text(written, format_json(saved) + "\n")
+    if output is not None:
+        check_output(output)
+    with show_progress() as progress:
+        result = calibrate_(
+            run,
+            ratings=ratings,
+            aspect=aspect or (),
+            together=together,
+            measure=measure,
+            features=features,
+            for_=parse_choice(SelectionMeasure, for_, "--for"),
+            try_=try_ or (),
+            map_=map_ or (),
+            scale=scale or (),
+            rating_scale=rating_scale or (),
+            group=group,
+            under_test=under_test,
+            scores=scores or (),
+            judge=judge,
+            cases=cases,
+            folds=folds,
+            seed=seed,
+            draws=draws,
+            ledger=address,
+            progress=progress,
+        )
+    print_unmeasured(result.unmeasured, result.measured)
+    if output is not None and result.helps:
+        result.save(output)
     if json_:
-        _print_json(results, made, notes, written)
+        print_text(json.dumps(result.to_dict() | {"written": str(output) if output and result.helps else None}))
     else:
-        _print_results(results, notes)
-        _print_written(results, output)
-    raise typer.Exit(0 if saved["aspects"] else EXIT_THRESHOLD)
+        _print_results(result.choices, result.notes)
+        _print_written(result.choices, output)
+    raise typer.Exit(0 if result.helps else EXIT_THRESHOLD)
 
 
-def _make_measure(name: str) -> SelectionMeasure:
-    from beholder.statistics.calibration import SelectionMeasure
-
-    if name not in tuple(SelectionMeasure):
-        raise UsageError(f"--for is one of {', '.join(SelectionMeasure)}, not {name!r}.")
-    return SelectionMeasure(name)
-
-
-def _rubric_scales(known: _CalibrationData) -> dict[str, tuple[float, float]]:
-    """Return the scales of the rubric: reviewers of the run rated on them."""
-    columns = known.judged.columns.items()
-    return {name: column.scale for name, column in columns if column.scale is not None and name in known.people}
-
-
-def _recipes(wanted: Sequence[str]) -> tuple[dict[str, CalibrationRecipe], list[str]]:
-    """Return the kinds of map to try, always with a constant, and notes for the user."""
-    from importlib.util import find_spec
-
-    from beholder.statistics.calibration import CONSTANT_NAME
-    from beholder.statistics.calibration_recipes import RECIPES, SKLEARN_RECIPES
-
-    if unknown := [name for name in wanted if name not in RECIPES]:
-        raise UsageError(f"--try takes {', '.join(RECIPES)}, not {unknown[0]!r}.")
-    chosen = {name: recipe for name, recipe in RECIPES.items() if not wanted or name in wanted or name == CONSTANT_NAME}
-    if find_spec("sklearn") is not None or not SKLEARN_RECIPES & set(chosen):
-        return chosen, []
-    if wanted and SKLEARN_RECIPES & set(wanted):
-        raise UsageError(
-            f"{', '.join(SKLEARN_RECIPES & set(wanted))} needs scikit-learn: pip install 'beholder[calibrate]'"
-        )
-    note = f"Not tried without scikit-learn (pip install 'beholder[calibrate]'): {', '.join(sorted(SKLEARN_RECIPES))}."
-    return {name: recipe for name, recipe in chosen.items() if name not in SKLEARN_RECIPES}, [note]
-
-
-@dataclass(frozen=True, slots=True)
-class _CalibrationSources:
-    """Where scores and ratings are read from."""
-
-    run: str | None
-    ratings: Path | None
-    scores: Sequence[Path] | None
-    cases: Path | None
-    ledger: str | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _CalibrationData:
-    """Ratings by aspect, the scores of the judge and their provenance, and further features by case."""
-
-    people: Mapping[str, Ratings]
-    judged: Scores
-    pedigree: Provenance
-    extra: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-
-    @property
-    def rated(self) -> set[str]:
-        """Cases that have both ratings and scores."""
-        return {case for ratings in self.people.values() for case in ratings.cases} & set(self.judged.cases)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _CalibrationRequest:
-    """The columns for the aspects (`--map`), the scales of judge and people, and options of the tasks."""
-
-    pairs: Sequence[str]
-    scales: Mapping[str, tuple[float, float]]
-    rating_scales: Mapping[str, tuple[float, float]]
-    terms: TaskOptions
-
-
-def _load_data(files: _CalibrationSources, judge: str | None, aspects: Collection[str] | None) -> _CalibrationData:
-    """Load the scores of one judge and the ratings of these aspects, or all."""
-    from beholder.statistics.calibration_task import load_run_provenance, read_file_provenance
-
-    people = load_people_ratings(files.ratings, files.run, files.scores, files.ledger, aspects)
-    people = {name: ratings for name, ratings in people.items() if not aspects or name in aspects}
-    all_scores = load_scores(files.run, files.scores, files.cases, files.ledger)
-    named = [scores for scores in all_scores if judge is None or scores.name == judge]
-    if len(named) != 1:
-        names = ", ".join(scores.name for scores in all_scores)
-        raise UsageError(f"A calibration is for one judge; say which with --judge: {names}.")
-    if files.scores:
-        return _CalibrationData(people, named[0], read_file_provenance(named[0], files.scores, files.cases))
-    from beholder.ledger.ledger import Ledger
-
-    with Ledger.open(files.ledger, read_only=True) as ledger:
-        return _CalibrationData(people, named[0], load_run_provenance(ledger, files.run or "latest"))
-
-
-def _load_features(known: _CalibrationData, features: Path | None, *, measure: bool) -> dict[str, dict[str, float]]:
-    """Return further features of the rated cases, by case: from a file, and measured from the images."""
-    from beholder.statistics.calibration_task import read_features
-
-    extra = read_features(features) if features is not None else {}
-    if not measure:
-        return extra
-    if not known.pedigree.cases:
-        raise UsageError("--measure needs the images of the cases: a run, or plain files with --cases FILE.")
-    for case, values in measure_cases(case for case in known.pedigree.cases if case.id in known.rated).items():
-        extra[case] = {**extra.get(case, {}), **values}
-    return extra
-
-
-def _make_tasks(
-    known: _CalibrationData, wanted: _CalibrationRequest, note: Callable[[str], None]
-) -> list[CalibrationTask]:
-    from beholder.statistics.aspects import describe_matches, infer_scales_by_aspect, match_aspects
-    from beholder.statistics.calibration_task import ExtraFeatures, build_task
-
-    people = known.people
-    pairs = [pair for pair in wanted.pairs if pair.partition("=")[0].strip() in people]  # others were not asked for
-    columns = match_aspects(people, known.judged, pairs)
-    for sentence in describe_matches(columns, people, pairs):
-        note(sentence)
-    scales = infer_scales_by_aspect(columns, people, wanted.scales, wanted.rating_scales)
-    spelling = known.pedigree.column_aliases(known.judged)
-    judged, columns = (
-        spelling.rename_all(known.judged),
-        {aspect: spelling.rename(column) for aspect, column in columns.items()},
-    )
-    further = {name for values in known.extra.values() for name in values}
-    tasks = []
-    for aspect, column in columns.items():
-        judge_scale, of_people = scales[aspect]
-        beside = [given for given in columns.values() if given is not column]
-        names = known.pedigree.names_for(column.name)
-        tasks.append(
-            build_task(
-                judged,
-                people[aspect],
-                replace(column, scale=judge_scale),
-                replace(wanted.terms, scale=of_people),
-                ExtraFeatures(known.extra, None if names is None else names | further, beside),
-            )
-        )
-    return tasks
-
-
-def _print_json(
-    results: Sequence[CalibrationResult], made: Mapping[str, object], notes: Sequence[str], written: Path | None
-) -> None:
-    from beholder.statistics.calibration import summarize_task
-
-    aspects = [summarize_task(result, task) | {"aspect": task.aspect} for result in results for task in result.tasks]
-    where = None if written is None else str(written)
-    print_text(json.dumps({"written": where, "made": made, "aspects": aspects, "notes": notes}))
-
-
-def _print_results(results: Sequence[CalibrationResult], notes: Sequence[str]) -> None:
-    from beholder.statistics.calibration import AS_CHOSEN
+def _print_results(results: Sequence[CalibrationChoice], notes: Sequence[str]) -> None:
+    from beholder.statistics.calibration_evaluation import AS_CHOSEN
 
     for result in results:
         first = result.tasks[0]
@@ -399,16 +194,16 @@ def _print_results(results: Sequence[CalibrationResult], notes: Sequence[str]) -
 
 
 def _result_table(title: str, rows: Mapping[str, CandidateScore]) -> None:
-    from beholder.reports.formatting import format_interval, numbers_table, print_table
+    from beholder.reports.text import format_interval, numbers_table, print_table
 
     cells = [(name, format_interval(row.rho), format_interval(row.error)) for name, row in rows.items()]
     print_table(numbers_table([title, "ρ", "error"], cells))
 
 
-def _result_sentences(result: CalibrationResult) -> list[str]:
+def _result_sentences(result: CalibrationChoice) -> list[str]:
     """Return the conclusions from the table, in sentences."""
-    from beholder.reports.formatting import format_interval
-    from beholder.statistics.calibration import AS_CHOSEN
+    from beholder.reports.text import format_interval
+    from beholder.statistics.calibration_evaluation import AS_CHOSEN
 
     row = result.rows[AS_CHOSEN]
     gains = {
@@ -428,7 +223,7 @@ def _result_sentences(result: CalibrationResult) -> list[str]:
     return lines
 
 
-def _print_written(results: Sequence[CalibrationResult], output: Path | None) -> None:
+def _print_written(results: Sequence[CalibrationChoice], output: Path | None) -> None:
     helped = [result.aspect for result in results if result.helps]
     if not helped:
         print_text("Nothing was written: no map is worth having.")

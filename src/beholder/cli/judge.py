@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,12 +15,9 @@ from beholder.reports.text import print_text, printable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from beholder.api.judge import JudgeOptions
+    from beholder.api.score import ScoreSummary
     from beholder.cases.case import Case, FieldValue
-    from beholder.images.image import ImageSource
-    from beholder.rubrics.brief import Brief
     from beholder.rubrics.rubric import Rubric
-    from beholder.verdicts.verdict import Verdict
 
 
 def judge(
@@ -44,6 +38,10 @@ def judge(
     ] = None,
     param: Annotated[list[str] | None, typer.Option(help="A model parameter: NAME=VALUE.")] = None,
     key_variable: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
+    structured_output: Annotated[str, typer.Option(help="auto, or off: the schema goes into the prompt.")] = "auto",
+    allow_http_key: Annotated[
+        bool, typer.Option("--allow-http-key", help="Send a key over plain http, where others can read it.")
+    ] = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for one call; up to six are made.")] = 120.0,
     prompt: Annotated[Path | None, typer.Option(help="A prompt file of your own, run as it is.")] = None,
     styles: Annotated[list[Path] | None, typer.Option(help="A folder with styles of your own.")] = None,
@@ -64,70 +62,75 @@ def judge(
     format_: Annotated[str, typer.Option("--format", help="card, json or seed.")] = "card",
 ) -> None:
     """Judge one case and show the verdict."""
-    import asyncio
-
-    from beholder.api.judge import make_composer
-    from beholder.cli.options import parse_fields, parse_params, read_text_file
-    from beholder.cli.output import OutputFormat, print_verdicts, show_spinner, verdicts_exit_code
+    from beholder.api.judge import judge_rubrics, make_briefs
+    from beholder.api.options import Options, check_model_options
+    from beholder.cli.options import parse_fields, parse_params
+    from beholder.cli.output import (
+        OutputFormat,
+        print_brief,
+        print_verdicts,
+        show_spinner,
+        verdicts_exit_code,
+    )
+    from beholder.judges.base import INSTRUMENTS
     from beholder.rubrics.load import load_rubrics
-    from beholder.rubrics.rubric import override_scoring
+    from beholder.runs.suite_file import FLAG_NAMES
 
     form = OutputFormat.JSON if json_ else OutputFormat.of(format_)
-    rubrics = [override_scoring(loaded, threshold, gate or (), not_applicable) for loaded in load_rubrics(rubric)]
+    urls = base_url or []
+    options = Options(
+        base_url=urls[0] if len(urls) == 1 else None,
+        base_urls=urls if len(urls) > 1 else (),
+        key_variable=key_variable,
+        structured_output=structured_output,
+        allow_http_key=allow_http_key,
+        params=parse_params(param or ()),
+        timeout_s=timeout,
+        max_side=max_side,
+        detail=detail,
+        prompt=prompt,
+        setting=setting,
+        styles=styles or (),
+        threshold=threshold,
+        gates=gate or (),
+        not_applicable=not_applicable,
+        allow_remote=allow_remote,
+        audit=audit,
+        calibration=calibration,
+    )
+    rubrics = load_rubrics(rubric)
     if form is OutputFormat.SEED and (without := [loaded.name for loaded in rubrics if not loaded.format]):
         raise UsageError(f"The rubric {', '.join(without)} has no seed format; use --json.")
-    texts = parse_fields(set_ or (), set_file or ())
-    case = _make_case(rubrics[0], images or [], image or [], texts, setting, id_)
-    options: JudgeOptions = {
-        "samples": samples,
-        "setting": setting,
-        "style_folders": styles or [],
-        "allow_remote": allow_remote,
-        "audit": audit,
-        "calibration": calibration,
-        "prompt": read_text_file(prompt, "The prompt") if prompt else None,
-    }
-    parameters = parse_params(param or ())
-    parameters |= {name: value for name, value in (("max_side", max_side), ("detail", detail)) if value is not None}
+    case = _make_case(rubrics[0], images or [], image or [], parse_fields(set_ or (), set_file or ()), setting, id_)
+    _check_image_paths(case, allow_remote=allow_remote)
     if samples < 1:
         raise UsageError(f"--samples is 1 or more, and {samples} is not.")
     if plan:
-        _print_plan(rubrics, case, options, judge or [], parameters, as_json=form is OutputFormat.JSON)
+        for brief in make_briefs(rubrics, case, judge=judge, options=options).values():
+            if form is OutputFormat.JSON:
+                typer.echo(json.dumps(brief.to_dict(), ensure_ascii=False))
+            else:
+                print_brief(brief)
         return
-    names = _judge_names(judge, {"--base-url": base_url, "--param": param, "--key-variable": key_variable})
-    for loaded in rubrics:
-        make_composer(loaded, options).rubric_for(case)  # an error in the case comes before one about a missing key
-    places = [(name, _judge_base_urls(name, names, base_url or [])) for name in names]
+    names = judge or [INSTRUMENTS]
+    check_model_options(names, options, lambda name: f"--{FLAG_NAMES.get(name, name).replace('_', '-')}")
+    # Before the judges are made: an error in the case comes before one about a missing key.
+    fitted = [options.make_composer(loaded).rubric_for(case) for loaded in rubrics]
     with show_spinner(f"asking {', '.join(names)}"):
-        judged = asyncio.run(_ask_judges(rubrics, case, options, places, parameters, key_variable, timeout))
-    print_verdicts(judged, form, full=full)
+        verdicts = judge_rubrics(rubrics, case, judge=names, samples=samples, options=options)
+    print_verdicts(list(zip(verdicts.values(), fitted, strict=True)), form, full=full)
     strict = threshold is not None or bool(gate)
     seed = form is OutputFormat.SEED
-    raise typer.Exit(verdicts_exit_code([verdict for verdict, _ in judged], fail_under, strict=strict, seed=seed))
+    raise typer.Exit(verdicts_exit_code(list(verdicts.values()), fail_under, strict=strict, seed=seed))
 
 
-def _judge_names(named: Sequence[str] | None, for_models: Mapping[str, object]) -> Sequence[str]:
-    """Return the judges, `instruments` if none is named; `for_models` are the flags that need a model."""
-    from beholder.judges.base import INSTRUMENTS
+def _check_image_paths(case: Case, *, allow_remote: bool) -> None:
+    """Raise `UsageError` where an argument names no image file; a file that cannot be decoded is an outcome."""
+    from beholder.images.source import find_source_problem
 
-    if not named:
-        if given := [flag for flag, value in for_models.items() if value]:
-            raise UsageError(f"{given[0]} is for a model, and no judge was named: name one, --judge PROVIDER:MODEL.")
-        return [INSTRUMENTS]
-    if for_models["--key-variable"] and len({name.partition(":")[0] for name in named} - {INSTRUMENTS}) > 1:
-        raise UsageError("--key-variable is for one provider, and the judges are of several.")
-    return named
-
-
-def _judge_base_urls(name: str, names: Sequence[str], base_urls: Sequence[str]) -> Sequence[str]:
-    """Return the base URLs of a judge: they are for `openai:` judges if there are any, so that no other key is sent."""
-    from beholder.judges.base import INSTRUMENTS
-
-    providers = sorted({judge.partition(":")[0] for judge in names} - {INSTRUMENTS}) or [INSTRUMENTS]
-    meant = "openai" if "openai" in providers or len(providers) > 1 else providers[0]
-    if base_urls and meant not in providers:
-        raise UsageError(f"--base-url is for one provider, and the judges are of {', '.join(providers)}.")
-    return base_urls if name.partition(":")[0] == meant else ()
+    sources = ((role, find_source_problem(source, allow_remote=allow_remote)) for role, source in case.list_images())
+    if problems := [f"the image {role!r}: {problem}" for role, problem in sources if problem]:
+        raise UsageError(f"There is nothing to judge: {'; '.join(problems)}.")
 
 
 def _make_case(
@@ -139,94 +142,27 @@ def _make_case(
     id_: str | None,
 ) -> Case:
     """Return the case that the arguments describe; images without a role take the rubric's roles in order."""
-    from beholder.cases.case import Case
+    from beholder.cases.case import Case, image_stem
     from beholder.cli.options import parse_pairs
     from beholder.rubrics.brief import choose_setting
     from beholder.rubrics.prompt import clean_text
 
-    by_role: dict[str, ImageSource] = {}
+    by_role: dict[str, list[str]] = {}
     roles = [image.role for image in rubric.images]
     for role, source in parse_pairs(named, "--image"):
         if role not in roles:
             raise CaseError(f"{rubric.name} has no image {role!r}; it has {', '.join(roles)}.")
-        if role in by_role:
+        if role in by_role and not rubric.image(role).many:
             raise CaseError(f"The image {role!r} was given twice.")
-        by_role[role] = source
+        by_role.setdefault(role, []).append(source)
     chosen = setting if setting in rubric.settings else choose_setting(rubric, by_role)
     free = [role for role in rubric.with_setting(chosen).roles if role not in by_role]
     if len(images) > len(free):
         wanted = f"{len(free)} ({', '.join(free)})" if free else "none"
         raise CaseError(f"{rubric.name} takes {wanted} here, and {len(images)} images were given.")
-    by_role |= dict(zip(free, images, strict=False))
-    return Case(clean_text(id_ or _case_name(by_role)), by_role, fields)
-
-
-def _case_name(by_role: Mapping[str, ImageSource]) -> str:
-    """Return the name of the last image's file, without query or fragment of a URL."""
-    last = str(list(by_role.values())[-1]) if by_role else ""
-    if not last or last[:5].lower() == "data:":
-        return "case"
-    return Path(re.split("[?#]", last)[0]).stem[:200] or "case"
-
-
-async def _ask_judges(
-    rubrics: Sequence[Rubric],
-    case: Case,
-    options: JudgeOptions,
-    places: Sequence[tuple[str, Sequence[str]]],
-    parameters: dict[str, object],
-    key_variable: str | None,
-    timeout_s: float,
-) -> list[tuple[Verdict, Rubric]]:
-    from beholder.api.judge import judge_by_rubrics
-    from beholder.judges.factory import judge_from
-
-    judges = [
-        judge_from(
-            name,
-            base_url=urls[0] if len(urls) == 1 else None,
-            base_urls=urls if len(urls) > 1 else (),
-            params=parameters,
-            key_variable=key_variable,
-            timeout_s=timeout_s,
-        )
-        for name, urls in places
-    ]
-    try:
-        return await judge_by_rubrics(rubrics, case, judges, options)
-    finally:
-        for judge in judges:
-            await judge.aclose()
-
-
-def _print_plan(
-    rubrics: Sequence[Rubric],
-    case: Case,
-    options: JudgeOptions,
-    names: Sequence[str],
-    parameters: dict[str, object],
-    *,
-    as_json: bool,
-) -> None:
-    import asyncio
-
-    from beholder.api.judge import make_composer
-    from beholder.cli.output import brief_to_dict, print_brief
-    from beholder.judges.factory import judge_sizing
-    from beholder.runs.case import make_brief
-    from beholder.runs.image_pool import ImagePool
-
-    sizing = judge_sizing(names[0] if names else "openai:any", parameters)
-
-    async def briefs() -> list[Brief]:
-        pictures = ImagePool(allow_remote=options.get("allow_remote", False), workers=0)
-        return [await make_brief(make_composer(loaded, options), case, sizing, pictures) for loaded in rubrics]
-
-    for brief in asyncio.run(briefs()):
-        if as_json:
-            typer.echo(json.dumps(brief_to_dict(brief), ensure_ascii=False))
-        else:
-            print_brief(brief)
+    by_role |= {role: [image] for role, image in zip(free, images, strict=False)}
+    last = list(by_role.values())[-1][-1] if by_role else b""
+    return Case(clean_text(id_ or image_stem(last)[:200]), by_role, fields)
 
 
 MAX_LISTED = 10
@@ -254,132 +190,68 @@ def score(
     format_: Annotated[str, typer.Option("--format", help="table, card, json or seed.")] = TABLE,
 ) -> None:
     """Score recorded answers again and show what was corrected and flagged."""
-    from beholder.cli import EXIT_UNSCORED, EXIT_USAGE
+    from beholder.api.score import score as score_answers
     from beholder.cli.output import OutputFormat, print_verdicts
-    from beholder.judges.recorded import Rescorer, read_recorded
-    from beholder.rubrics.load import load_rubrics
-    from beholder.rubrics.rubric import override_scoring
 
     if format_ not in (TABLE, *OutputFormat):
         raise UsageError(f"--format is one of {', '.join((TABLE, *OutputFormat))}, not {format_!r}.")
     form = OutputFormat.JSON if json_ else None if format_ == TABLE else OutputFormat(format_)
-    rubrics = [override_scoring(loaded, threshold, gate or (), not_applicable) for loaded in load_rubrics(rubric)]
-    family = len(rubrics) > 1
-    rescorers = [Rescorer(loaded, setting=setting, style_folders=styles or [], family=family) for loaded in rubrics]
-    summary, malformed = ScoreSummary(), MalformedLines()
-    apply = _calibrator(calibration, features, anyway)
-    for recorded in read_recorded(answers, malformed.add):
-        judged = [rescorer.verdict(recorded) for rescorer in rescorers]
-        for verdict, (_, settled) in zip(apply([verdict for verdict, _ in judged]), judged, strict=True):
-            summary.add(verdict)
-            if form is not None:
-                print_verdicts([(verdict, settled)], form, full=full)
-    if not summary.outcomes and not malformed.count:
-        raise UsageError(f"{str(answers)!r} holds no answer; it should have one JSON object a line.")
-    if form is None and summary.outcomes:
-        summary.show()
-    malformed.show()
-    raise typer.Exit(EXIT_USAGE if malformed.count else EXIT_UNSCORED if summary.unscored else 0)
+    result = score_answers(
+        answers,
+        rubric,
+        setting=setting,
+        styles=styles or (),
+        threshold=threshold,
+        gates=gate or (),
+        not_applicable=not_applicable,
+        calibration=calibration,
+        features=features,
+        anyway=anyway,
+    )
+    if form is not None:
+        for verdict, settled in result.with_rubrics():
+            print_verdicts([(verdict, settled)], form, full=full)
+    elif result.summary.outcomes:
+        _print_score_summary(result.summary)
+    _print_malformed(result.summary)
+    raise typer.Exit(result.exit_code)
 
 
-def _calibrator(
-    calibration: Path | None, features: Path | None, anyway: bool
-) -> Callable[[list[Verdict]], list[Verdict]]:
-    """Return a function that calibrates the verdicts on one answer; without a calibration it returns them as they are.
-
-    There are no images here: features that are measured on them are missing, and the verdict says so.
-    """
-    if calibration is None:
-        if features is not None:
-            raise UsageError("--features is for a calibration, and none is named: --calibration FILE.")
-        return lambda verdicts: verdicts
-    from beholder.cli.calibrate import CalibrationApplier
-    from beholder.verdicts.calibration import load_calibration
-
-    loaded = load_calibration(calibration)
-    if features is None:
-        return CalibrationApplier(loaded, {}, anyway).to_case
-    from beholder.statistics.calibration_task import read_features
-
-    return CalibrationApplier(loaded, read_features(features), anyway).to_case
+def _print_malformed(summary: ScoreSummary) -> None:
+    if not summary.malformed:
+        return
+    lines = (
+        "1 line is no recorded answer and was"
+        if summary.malformed == 1
+        else f"{summary.malformed:,} lines are no recorded answers and were"
+    )
+    print_text(f"beholder: {lines} left out:", error=True)
+    for sentence in summary.first_malformed:
+        print_text(f"  {printable(sentence)}", error=True)
+    if more := summary.malformed - len(summary.first_malformed):
+        print_text(f"  and {more:,} more", error=True)
 
 
-class MalformedLines:
-    """Lines that are no recorded answers: their number, and the first few."""
+def _print_score_summary(summary: ScoreSummary) -> None:
+    from rich.console import Console
+    from rich.table import Table
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.first: list[str] = []
-
-    def add(self, sentence: str) -> None:
-        self.count += 1
-        if len(self.first) < MAX_LISTED:
-            self.first.append(sentence)
-
-    def show(self) -> None:
-        if not self.count:
-            return
-        lines = (
-            "1 line is no recorded answer and was"
-            if self.count == 1
-            else f"{self.count:,} lines are no recorded answers and were"
-        )
-        print_text(f"beholder: {lines} left out:", error=True)
-        for sentence in self.first:
-            print_text(f"  {printable(sentence)}", error=True)
-        if self.count > len(self.first):
-            print_text(f"  and {self.count - len(self.first):,} more", error=True)
+    console = Console(highlight=False, emoji=False)
+    if summary.sums:
+        table = Table("rubric", "criterion", "scored", "mean", box=None, pad_edge=False)
+        for (rubric, key), mean in summary.means.items():
+            table.add_row(rubric, key, str(summary.sums[rubric, key][1]), f"{mean:.3f}")
+        console.print(table)
+    outcomes = {f"{rubric} {outcome}": count for (rubric, outcome), count in summary.outcomes.items()}
+    print_text(_summary_line("outcomes", outcomes))
+    print_text(_summary_line("verdicts with a flag", summary.flags))
+    print_text(_summary_line("verdicts with a correction", summary.corrected))
+    for why, count in summary.uncalibrated.most_common(MAX_LISTED):
+        console.print(printable(f"not calibrated, {count}: {why}"), style="yellow", markup=False)
+    for line in summary.first_unscored:
+        console.print(f"  {printable(line)}", style="yellow", markup=False)
 
 
-class ScoreSummary:
-    """Counts and means over verdicts, in constant memory."""
-
-    def __init__(self) -> None:
-        self.outcomes: Counter[tuple[str, str]] = Counter()
-        self.flags: Counter[str] = Counter()
-        self.corrected: Counter[str] = Counter()
-        self.sums: dict[tuple[str, str], tuple[float, int]] = {}
-        self.first_unscored: list[str] = []
-        self.unscored = 0
-        self.uncalibrated: Counter[str] = Counter()
-
-    def add(self, verdict: Verdict) -> None:
-        self.outcomes[verdict.rubric, str(verdict.outcome)] += 1
-        self.flags.update({flag.flag for flag in verdict.flags})
-        self.corrected.update({correction.at.rpartition(".")[2] for correction in verdict.corrections})
-        if verdict.missing_score_reason:
-            self.unscored += 1
-            if len(self.first_unscored) < MAX_LISTED:
-                self.first_unscored.append(f"{verdict.case} ({verdict.rubric}): {verdict.missing_score_reason[:300]}")
-        values = {key: result.score for key, result in verdict.criteria.items()} | {"score": verdict.score}
-        self.uncalibrated.update(rating.why for rating in verdict.calibrated.values() if rating.value is None)
-        values |= {f"{key}, calibrated": people.value for key, people in verdict.calibrated.items()}
-        for key, value in values.items():
-            if value is not None:
-                total, count = self.sums.get((verdict.rubric, key), (0.0, 0))
-                self.sums[verdict.rubric, key] = (total + value, count + 1)
-
-    def show(self) -> None:
-        from rich.console import Console
-        from rich.table import Table
-
-        console = Console(highlight=False, emoji=False)
-        if self.sums:
-            table = Table("rubric", "criterion", "scored", "mean", box=None, pad_edge=False)
-            for (rubric, key), (total, count) in self.sums.items():
-                table.add_row(rubric, key, str(count), f"{total / count:.3f}")
-            console.print(table)
-        print_text(
-            _summary_line("outcomes", {f"{rubric} {outcome}": n for (rubric, outcome), n in self.outcomes.items()})
-        )
-        print_text(_summary_line("verdicts with a flag", self.flags))
-        print_text(_summary_line("verdicts with a correction", self.corrected))
-        for why, count in self.uncalibrated.most_common(MAX_LISTED):
-            console.print(printable(f"not calibrated, {count}: {why}"), style="yellow", markup=False)
-        for line in self.first_unscored:
-            console.print(f"  {printable(line)}", style="yellow", markup=False)
-
-
-def _summary_line(title: str, counts: dict[str, int] | Counter[str]) -> str:
+def _summary_line(title: str, counts: Mapping[str, int]) -> str:
     listed = ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda pair: -pair[1]))
     return f"{title}: {listed or 'none'}"

@@ -1,4 +1,4 @@
-"""What commands share: option types, parsing, flags of a suite, loading of scores and ratings, output files.
+"""What commands share: option types, parsing, and the flags of a suite.
 
 Every command imports this module at start: anything heavy is imported inside the functions.
 """
@@ -6,23 +6,20 @@ Every command imports this module at start: anything heavy is imported inside th
 from __future__ import annotations
 
 import inspect
-import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import sys
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beholder.errors import LedgerError, UsageError
+from beholder.errors import UntrustedSuite, UsageError
+from beholder.images.image import regular_file
 
 if TYPE_CHECKING:
     from beholder.cases.case import FieldValue
-    from beholder.ledger.ledger import Ledger
     from beholder.runs.suite import Suite
-    from beholder.statistics.data import Ratings, Scores
 
 
 def parse_pairs(values: Iterable[str], option: str) -> list[tuple[str, str]]:
@@ -56,7 +53,7 @@ def parse_params(values: Iterable[str]) -> dict[str, object]:
 def read_text_file(path: Path, what: str) -> str:
     """Return the text of a file that the user named; raise `UsageError`, calling it `what`, if it cannot be read."""
     try:
-        return path.read_text("utf-8-sig")
+        return regular_file(path).read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise UsageError(f"{what} {str(path)!r} cannot be read: {reason}.") from None
@@ -66,10 +63,8 @@ def _read_field(path: str) -> str:
     return read_text_file(Path(path), "The file").removesuffix("\n")
 
 
-OptionalRun = Annotated[
-    str | None,
-    typer.Argument(metavar="[RUN]", help="A run's id, the start of it, its name, or `latest`.", show_default=False),
-]
+RUN_HELP = "a run's id, the start of it, its name, `latest`, `previous`, NAME~1 or tag:TAG."
+OptionalRun = Annotated[str | None, typer.Argument(metavar="[RUN]", help=f"A{RUN_HELP[1:]}", show_default=False)]
 RatingsOrReviews = Annotated[
     Path | None,
     typer.Option(
@@ -102,57 +97,6 @@ SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
 DrawsOption = Annotated[int, typer.Option("--draws", min=100, max=100_000, help="Number of bootstrap samples.")]
 
 
-def load_review_ratings(run: str | None, address: str | None, *, assertions: bool = True) -> dict[str, Ratings]:
-    """Return the ratings by aspect from reviews of a run (the latest if none is named); empty if there are none."""
-    from beholder.reviews.ratings import read_review_ratings
-
-    with _open_ledger(run, address) as ledger:
-        return read_review_ratings(ledger, run or "latest", assertions=assertions)
-
-
-def _open_ledger(run: str | None, address: str | None) -> Ledger:
-    """Open the ledger to read; without one, and without a run or ledger named, the error mentions --scores."""
-    from beholder.ledger.ledger import Ledger
-
-    try:
-        return Ledger.open(address, read_only=True)
-    except LedgerError as error:
-        if run is not None or address is not None:
-            raise
-        raise UsageError(
-            f"Name a RUN of a ledger (--ledger), or give what a judge said in a file, --scores FILE. {error}"
-        ) from None
-
-
-def load_scores(
-    run: str | None, scores: Sequence[Path] | None, cases: Path | None = None, address: str | None = None
-) -> list[Scores]:
-    """Load the scores of judges, a `Scores` for each.
-
-    Args:
-        run: A run of the ledger; the latest if neither a run nor files are named.
-        scores: Files of scores, in place of a run.
-        cases: A case file whose groups are added to those of the cases.
-        address: Of the ledger.
-
-    Raises:
-        UsageError: Both a run and files are given.
-    """
-    from beholder.statistics.data import add_groups, load_run_scores, read_groups, read_scores
-
-    if run is not None and scores:
-        raise UsageError(f"Give a run ({run!r}) or --scores, not both.")
-    if scores:
-        all_scores = [judge_scores for path in scores for judge_scores in read_scores(path)]
-    else:
-        with _open_ledger(run, address) as ledger:
-            all_scores = [load_run_scores(ledger, ledger.run(run or "latest").id)]
-    if cases is None:
-        return all_scores
-    groups = read_groups(cases)
-    return [add_groups(judge_scores, groups) for judge_scores in all_scores]
-
-
 AspectOption = Annotated[
     list[str] | None, typer.Option("--aspect", help="Only this aspect; more than once: these.", show_default=False)
 ]
@@ -168,43 +112,6 @@ PeopleScaleOption = Annotated[
 ]
 
 
-def load_people_ratings(
-    ratings: Path | None,
-    run: str | None,
-    scores: Sequence[Path] | None,
-    address: str | None,
-    aspects: Iterable[str] | None,
-) -> Mapping[str, Ratings]:
-    """Load human ratings by aspect.
-
-    Args:
-        ratings: A file of ratings; without it the reviews of the run count.
-        run: The reviewed run.
-        scores: Files of scores in place of a run, which have no reviews.
-        address: Of the ledger.
-        aspects: Aspects that must be rated. Ratings of assertions are read from reviews only if aspects are named,
-            since an assertion may be among them.
-
-    Raises:
-        UsageError: There are no ratings, or none for one of `aspects`.
-    """
-    from beholder.statistics.data import read_ratings
-
-    if ratings is not None:
-        people = read_ratings(ratings)
-    else:
-        people = {} if scores else load_review_ratings(run, address, assertions=bool(aspects))
-    if not people:
-        raise UsageError(
-            "Give human ratings: --ratings FILE with case, rater, aspect, score; or let people review the run in "
-            "`beholder view`."
-        )
-    for name in aspects or ():
-        if name not in people:
-            raise UsageError(f"Nobody rated the aspect {name!r}; rated are {', '.join(people)}.")
-    return people
-
-
 StringList = list[str] | None
 
 # name, type, default, help
@@ -217,9 +124,22 @@ FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
     ("judge", StringList, None, typer.Option(help="Who judges: PROVIDER:MODEL; several form a jury.")),
     ("base_url", StringList, None, typer.Option(help="Where a compatible server answers; several share the requests.")),
     ("key_variable", str | None, None, typer.Option(help="The environment variable that holds the key.")),
+    (
+        "trust_suite",
+        bool | None,
+        None,
+        typer.Option("--trust-suite", help="Trust the addresses and key variables in this suite, until it changes."),
+    ),
+    (
+        "allow_http_key",
+        bool | None,
+        None,
+        typer.Option("--allow-http-key", help="Send a key over plain http, where others can read it."),
+    ),
     ("param", StringList, None, typer.Option(help="A model parameter: NAME=VALUE.")),
     ("price_input", float | None, None, typer.Option(help="US dollars for a million input tokens.")),
     ("price_output", float | None, None, typer.Option(help="US dollars for a million output tokens.")),
+    ("structured_output", str | None, None, typer.Option(help="auto, or off: the schema goes into the prompt.")),
     ("samples", int | None, None, typer.Option(help="How often each judge is asked.")),
     ("setting", str | None, None, typer.Option(help="One of the rubric's settings.")),
     ("styles", StringList, None, typer.Option(help="A folder with styles of your own.")),
@@ -317,7 +237,20 @@ def _add_parameters(
 def _load_suite(path: Path | None, given: dict[str, Any]) -> Suite:
     from beholder.runs.suite import load_suite
 
-    return load_suite(path, parse_flags(given))
+    flags = parse_flags(given)
+    try:
+        return load_suite(path, flags)
+    except UntrustedSuite as error:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()) or not _confirm_trust(error):
+            raise
+        return load_suite(path, {**flags, "trust_suite": True})
+
+
+def _confirm_trust(error: UntrustedSuite) -> bool:
+    from beholder.reports.text import printable
+
+    typer.echo(printable(f"{error.source} asks for this: {'; '.join(error.reasons)}."), err=True)
+    return typer.confirm("Do you trust this file, until it changes?", err=True)
 
 
 def parse_flags(given: dict[str, Any]) -> dict[str, Any]:
@@ -346,58 +279,6 @@ def parse_flags(given: dict[str, Any]) -> dict[str, Any]:
     return flags
 
 
-def refuse_ledger_path(ledger: Ledger, output: Path) -> None:
-    """Raise `UsageError` if the output file is the ledger itself."""
-    with suppress(OSError):
-        if ledger.path is not None and os.path.samefile(ledger.path, output):
-            raise UsageError(f"{str(output)!r} is the ledger itself; name another file.")
-
-
-def write_text(output: Path, text: str) -> None:
-    """Write a text file as `atomic_write` does; lone surrogates become escapes."""
-    with atomic_write(output) as file:
-        file.write(text.encode("utf-8", "backslashreplace"))
-
-
-@contextmanager
-def atomic_write(output: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file that replaces `output` when everything is written, so that there is never half a file.
-
-    A pipe or device is written to directly.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
-    try:
-        with _open_draft(output) as file:
-            yield file
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"{str(output)!r} cannot be written: {reason}.") from None
-
-
-@contextmanager
-def _open_draft(output: Path) -> Iterator[IO[bytes]]:
-    if output.is_dir():
-        raise UsageError(f"{str(output)!r} is a folder; name a file in it.")
-    if output.exists() and not output.is_file():
-        with output.open("wb") as file:
-            yield file
-        return
-    output = output.resolve()  # a symbolic link stays one
-    handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
-    draft = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        mask = os.umask(0)
-        os.umask(mask)
-        draft.chmod(0o666 & ~mask)
-        draft.replace(output)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
 CalibrationFile = Annotated[
     Path | None,
     typer.Option("--calibration", help="Also predict human ratings, with a file of `calibrate`.", show_default=False),
@@ -422,5 +303,5 @@ LedgerOption = Annotated[
         show_default=False,
     ),
 ]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, the start of it, its name, or `latest`.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=f"A{RUN_HELP[1:]}")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]

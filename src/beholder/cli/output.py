@@ -1,21 +1,43 @@
-"""Printing of verdicts and briefs, and the exit code for verdicts."""
+"""Output of commands: verdicts, briefs, progress (a bar, lines of JSON, or nothing), the summary of a run, Ctrl-C.
+
+Imports rich: import this module inside the commands only.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
+import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from beholder.api.execute import RunHooks
+from beholder.api.loop import Work
+from beholder.api.run import Run
 from beholder.cli import EXIT_THRESHOLD, EXIT_UNSCORED
 from beholder.errors import UsageError
+from beholder.ledger.query import Tally
+from beholder.ledger.types import INTERRUPTED, WAITING, Entry
+from beholder.reports.progress import ProgressCounter, make_counter
 from beholder.reports.text import printable
 from beholder.rubrics.brief import Brief, TextBlock
 from beholder.rubrics.rubric import Rubric, to_fraction
-from beholder.verdicts.verdict import Verdict
+from beholder.verdicts.verdict import Outcome, Verdict, format_beside
+
+if TYPE_CHECKING:
+    from beholder.runs.batch import BatchRunStatus
+    from beholder.runs.execution import SuiteRun
 
 
 class OutputFormat(StrEnum):
@@ -77,7 +99,7 @@ def print_card(verdict: Verdict, *, full: bool = False) -> None:
 def verdicts_exit_code(
     verdicts: Sequence[Verdict], fail_under: float | None = None, *, strict: bool = False, seed: bool = False
 ) -> int:
-    """Return the exit code: 1 for a missed threshold, else 3 for a missing score, else 0.
+    """Return the exit code: 1 for a missed threshold, else 3 for a missing score, else 0. Say what missed `fail_under`.
 
     Args:
         verdicts: The verdicts.
@@ -89,43 +111,15 @@ def verdicts_exit_code(
 
     if fail_under is not None and 0 < fail_under <= 1:
         raise UsageError(f"--fail-under is on a scale to 100; for a score of {fail_under:g} say {fail_under * 100:g}.")
-    scores = [to_fraction(verdict.score) for verdict in verdicts if verdict.score is not None]
-    if fail_under is not None and any(score * 100 < to_fraction(fail_under) for score in scores):
+    percents = [to_fraction(verdict.score) * 100 for verdict in verdicts if verdict.score is not None]
+    if fail_under is not None and (below := [one for one in percents if one < to_fraction(fail_under)]):
+        shown = ", ".join(format_beside(float(one), [fail_under]) for one in below)
+        print(f"beholder: score × 100 is {shown}, and {fail_under:g} was asked for", file=sys.stderr)
         return EXIT_THRESHOLD
     if strict and any(verdict.passed is False for verdict in verdicts):
         return EXIT_THRESHOLD
     scored = [verdict.score is not None and not (seed and explain_no_seed(verdict)) for verdict in verdicts]
     return 0 if all(scored) else EXIT_UNSCORED
-
-
-def brief_to_dict(brief: Brief) -> dict[str, object]:
-    """Return a brief as JSON values, without the bytes of its images."""
-    content = [
-        {"text": part.text}
-        if isinstance(part, TextBlock)
-        else {
-            "role": part.role,
-            "label": part.label,
-            "media_type": part.image.media_type,
-            "width": part.image.width,
-            "height": part.image.height,
-            "bytes": len(part.image.data),
-            "digest": part.image.digest,
-            "scaled": part.image.scaled,
-            "notes": list(part.image.notes),
-        }
-        for part in brief.content
-    ]
-    return {
-        "rubric": brief.rubric,
-        "rubric_version": brief.rubric_version,
-        "setting": brief.setting,
-        "brief_digest": brief.digest,
-        "label": brief.label,
-        "system": brief.system,
-        "content": content,
-        "schema": brief.schema,
-    }
 
 
 def print_brief(brief: Brief) -> None:
@@ -143,3 +137,160 @@ def print_brief(brief: Brief) -> None:
             typer.echo(f"{printable(part.label)}\n[{part.role}: {size}, sha256 {image.digest[:12]}]\n")
     typer.echo("\n── schema of the answer\n")
     typer.echo(json.dumps(brief.schema, indent=1) if brief.schema else "none: the prompt says itself what it wants")
+
+
+JSON_INTERVAL_S = 2.0  # seconds between two lines of JSON
+
+
+class JsonProgress(ProgressCounter):
+    """Prints a line of JSON every few seconds."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__(total)
+        self._next = time.monotonic() + JSON_INTERVAL_S
+
+    def on_written(self, entries: Sequence[Entry]) -> None:
+        super().on_written(entries)
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + JSON_INTERVAL_S
+            typer.echo(json.dumps({"event": "progress", **self.to_dict()}))
+
+
+_WorkResult = TypeVar("_WorkResult")
+
+
+async def run_interruptible(work: Callable[[asyncio.Event], Awaitable[_WorkResult]]) -> _WorkResult:
+    """Run `work` and handle Ctrl-C and SIGTERM.
+
+    Args:
+        work: Gets an event that the first signal sets; it should then finish what is in progress.
+
+    Raises:
+        KeyboardInterrupt: A second signal came, and `work` was canceled.
+    """
+    stop = asyncio.Event()
+    task = asyncio.ensure_future(work(stop))
+
+    def interrupted() -> None:
+        if stop.is_set():
+            task.cancel()
+        else:
+            stop.set()
+            print("\nstopping: what is in progress is finished; Ctrl-C again stops at once", file=sys.stderr)
+
+    loop = asyncio.get_running_loop()
+    # Not `loop.add_signal_handler`, which Windows has not.
+    previous = {
+        number: signal.signal(number, lambda *_: loop.call_soon_threadsafe(interrupted))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        return await task
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+class RunOutput(RunHooks):
+    """How a command shows the run that it executes: for people, nothing (`quiet`), or as lines of JSON."""
+
+    returns_interrupted = True
+    observer: ProgressCounter
+
+    def __init__(
+        self,
+        *,
+        quiet: bool = False,
+        as_json: bool = False,
+        announce: Callable[[SuiteRun], None] = lambda suite_run: None,
+    ) -> None:
+        """Keep how a run is shown; `announce` is called with it before its first call."""
+        super().__init__()
+        self.quiet, self.as_json, self.announce = quiet, as_json, announce
+        self._run_id = ""
+
+    def name_argument(self, name: str) -> str:
+        return "--run" if name == "resume" else f"--{name}"
+
+    def begin(self, suite_run: SuiteRun) -> None:
+        self._run_id, total = suite_run.id, suite_run.record.total
+        self.announce(suite_run)
+        shown = not self.quiet and sys.stderr.isatty()
+        self.observer = JsonProgress(total) if self.as_json else make_counter(total, shown=shown)
+
+    def run_loop(self, work: Work[_WorkResult]) -> _WorkResult:
+        """Run asynchronous work in this thread; Ctrl-C and SIGTERM finish what is in progress."""
+        gc.freeze()  # what is loaded stays; looking at it again and again costs a quarter of a millisecond a case
+        gc.set_threshold(20_000, 20, 20)
+        return asyncio.run(run_interruptible(work))
+
+    def notify(self, sentence: str) -> None:
+        print(f"beholder: {printable(sentence)}", file=sys.stderr)
+
+    def on_pass(self, status: BatchRunStatus) -> None:
+        if status.state != WAITING or self.quiet:
+            return
+        if self.as_json:
+            said = {"event": "batch", "run": self._run_id, **self.observer.to_dict(), **asdict(status)}
+            typer.echo(json.dumps(said))
+            return
+        jobs = "1 job" if status.jobs == 1 else f"{status.jobs} jobs"
+        new = f"{status.fetched} fetched, {status.handed_in} submitted; "
+        typer.echo(f"{new}{status.requests} requests are in progress in {jobs}, {status.answered} of them answered")
+        typer.echo("see: beholder collect with the same suite; most jobs end within hours, all within a day or so")
+
+    def on_canceled(self, suite_run: SuiteRun, jobs: int) -> None:
+        if self.as_json:
+            typer.echo(json.dumps({"event": "cancelled", "run": suite_run.id, "jobs": jobs}))
+        self.notify(f"{jobs} jobs are canceled; `beholder collect` fetches what they had answered before.")
+
+    def report(self, result: Run) -> int:
+        """Print what a run came to, and return the exit code."""
+        if result.state == WAITING:
+            if result.exit_code:
+                self.notify("the thresholds are not decided until the batch has ended; see `beholder collect`")
+            return result.exit_code
+        counts, code, missed = self.observer, result.exit_code, result.missed
+        summary: dict[str, Any] = {"event": "summary", "run": result.id, "name": result.name, "state": result.state}
+        summary |= {"exit_code": code, "missed": missed, **counts.to_dict(), "tally": result.summary.to_dict()}
+        if self.as_json:
+            typer.echo(json.dumps(summary, ensure_ascii=False))
+        elif not self.quiet:
+            print_summary(summary, result.summary)
+        if result.state == INTERRUPTED and not self.as_json:
+            print("interrupted; run the same command again to resume", file=sys.stderr)
+        if not self.quiet and not self.as_json:
+            for failure in counts.failures:
+                print(f"  {printable(failure)[:300]}", file=sys.stderr)
+            if more := counts.unscored - len(counts.failures):
+                print(f"  … and {more} more without a score", file=sys.stderr)
+        for sentence in missed:
+            print(f"beholder: {sentence}", file=sys.stderr)
+        return code
+
+
+def print_summary(summary: dict[str, Any], tally: Tally) -> None:
+    """Print means by criterion, outcomes, cost, and the next command."""
+    console = Console(highlight=False, emoji=False)
+    console.print(means_table(tally))
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in tally.outcomes.most_common())
+    spent = summary["spent_usd"]
+    console.print(f"outcomes: {outcomes or 'none'}")
+    money = "cost unknown" if spent is None else f"${spent:.4f} spent now"
+    not_asked = tally.outcomes[Outcome.OVER_BUDGET]
+    done = f"{summary['done'] - not_asked} of {summary['total']} done"
+    left = f", {not_asked} not asked (over budget)" if not_asked else ""
+    console.print(f"{done}{left}, {summary['reused']} answers from the ledger, {money}")
+    console.print(f"see: beholder show {summary['run']}", markup=False)
+
+
+def means_table(tally: Tally) -> Table:
+    """Return a table with the mean of each criterion, of the score, and of calibrated scores."""
+    table = Table("rubric", "criterion", "scored", "mean", box=None, pad_edge=False)
+    for name, rubric in tally.rubrics.items():
+        for key, mean in rubric.means().items():
+            cells = (name, key, str(mean.count), "–" if mean.value is None else f"{mean.value:.3f}")
+            table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table

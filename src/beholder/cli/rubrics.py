@@ -1,19 +1,28 @@
-"""`beholder rubrics` (list, show, check, create) and `beholder styles` (list and show the styles of `restyle`)."""
+"""`beholder rubrics` and `styles` (list, show, check, create), and `beholder demo`: a small suite with known faults."""
 
 from __future__ import annotations
 
 import json
-import os
 import shlex
-from importlib.resources import files
+import sys
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from beholder.cli import EXIT_UNSCORED
 from beholder.cli.options import JsonOption
-from beholder.errors import UsageError
+from beholder.errors import Problem, RubricError, UsageError
 from beholder.reports.text import print_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from beholder.api.rubrics import RubricCheck
+    from beholder.demo.cases import DemoSuite
+    from beholder.demo.suite import DemoResult
+    from beholder.ledger.types import StoredVerdict
+
 
 app = typer.Typer(help="List, show, check and start rubrics.", invoke_without_command=True)
 
@@ -41,15 +50,19 @@ def show_rubric(
     json_: JsonOption = False,
 ) -> None:
     """Show what a judge is told by a rubric."""
+    if not json_:
+        from beholder.api.rubrics import show_rubric as render
+
+        print_text(render(name, style=style, setting=setting))
+        return
     import msgspec
 
     from beholder.rubrics.brief import Composer
     from beholder.rubrics.load import load_rubrics
-    from beholder.rubrics.prompt import render_system_prompt
 
     for rubric in load_rubrics(name):
         settled = Composer(rubric, setting=setting).rubric_for_style(style)
-        print_text(json.dumps(msgspec.to_builtins(settled)) if json_ else render_system_prompt(settled))
+        print_text(json.dumps(msgspec.to_builtins(settled)))
 
 
 @app.command("check")
@@ -57,28 +70,32 @@ def check_rubrics(
     paths: Annotated[list[str], typer.Argument(help="Folders, YAML files or names.")], json_: JsonOption = False
 ) -> None:
     """Check rubrics and say what is wrong, with line and key."""
+    from beholder.api.rubrics import RubricCheck, check_rubric
     from beholder.cli import EXIT_USAGE
-    from beholder.errors import Problem, RubricError
-    from beholder.rubrics.load import check_rubrics as checked
-    from beholder.verdicts.verdict import format_count
 
     any_problem = False
     for path in paths:
-        problems: tuple[Problem, ...] = ()
         try:
-            rubrics = checked(path)
-            names = ", ".join(
-                f"{rubric.name} {rubric.version}, {format_count(len(rubric.criteria), 'criterion', 'criteria')}"
-                for rubric in rubrics
-            )
-            report = f"{path}: sound ({names})"
-        except UsageError as error:
-            any_problem = True
+            result = check_rubric(path)
+            report = _describe_check(result)
+        except UsageError as error:  # there is no such rubric
             report = str(error)
-            problems = error.problems if isinstance(error, RubricError) else (Problem(report),)
-        listed = [{"line": problem.line, "key": problem.key, "message": problem.message} for problem in problems]
-        print_text(json.dumps({"path": path, "problems": listed}) if json_ else report)
+            result = RubricCheck(path, "", (), (Problem(report),), ())
+        any_problem |= not result.sound
+        print_text(json.dumps(result.to_dict()) if json_ else report)
     raise typer.Exit(EXIT_USAGE if any_problem else 0)
+
+
+def _describe_check(result: RubricCheck) -> str:
+    from beholder.verdicts.verdict import format_count
+
+    if not result.sound:
+        return str(RubricError(result.source, result.problems))
+    names = ", ".join(
+        f"{rubric.name} {rubric.version}, {format_count(len(rubric.criteria), 'criterion', 'criteria')}"
+        for rubric in result.rubrics
+    )
+    return "\n".join((f"{result.path}: sound ({names})", *(f"  warning: {warning}" for warning in result.warnings)))
 
 
 @app.command("new")
@@ -86,26 +103,9 @@ def new_rubric(
     name: Annotated[str, typer.Argument(help="The folder to make; its last part is the rubric's name.")],
 ) -> None:
     """Write a commented start for a rubric of your own."""
-    from beholder.rubrics.load import list_rubrics
-    from beholder.rubrics.validate import is_rubric_name
+    from beholder.api.rubrics import new_rubric as write_rubric
 
-    folder = Path(name)
-    if os.path.lexists(folder):
-        raise UsageError(f"{name!r} exists already; choose another name.")
-    if not is_rubric_name(folder.name):
-        allowed = "lower-case letters, digits and hyphens, such as my-rubric"
-        raise UsageError(f"{folder.name!r} cannot be the name of a rubric: it is {allowed}.")
-    if folder.name in list_rubrics():
-        raise UsageError(
-            f"{folder.name!r} is the name of a rubric that is known; choose another, such as my-{folder.name}."
-        )
-    start = files("beholder.rubrics").joinpath("builtin/_shared/start.yaml").read_text("utf-8")
-    text = start.replace("rubric: my-rubric", f'rubric: "{folder.name}"')  # in quotes: 7 and null are names too
-    try:
-        folder.mkdir(parents=True)
-        (folder / "rubric.yaml").write_text(text, "utf-8")
-    except OSError as error:
-        raise UsageError(f"{name!r} cannot be written: {error.strerror or error}.") from None
+    folder = write_rubric(name).parent
     path = folder if folder.is_absolute() or folder.parts[0] == ".." else f"./{folder}"  # a path, never a name
     print_text(f"Wrote {folder / 'rubric.yaml'}. Edit it, then: beholder rubrics check {shlex.quote(str(path))}")
 
@@ -163,3 +163,100 @@ def show_style(context: typer.Context, name: str, folders: StyleFolders = None, 
 
 def _first_sentence(text: str) -> str:
     return text.split(". ")[0].rstrip(".")
+
+
+MAX_WIDTH = 120  # where the output is no terminal
+
+_TONES = {"caught": "green", "fine": "green", "missed": "bold red", "false alarm": "bold red", "no opinion": "yellow"}
+
+
+def demo(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to put the suite into.")],
+    judge: Annotated[
+        list[str] | None, typer.Option(help="Who judges: PROVIDER:MODEL; without one the offline judge.")
+    ] = None,
+    base_url: Annotated[
+        list[str] | None, typer.Option(help="Where a compatible server answers; several share the requests.")
+    ] = None,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Only build the suite.")] = False,
+) -> None:
+    """Build a small suite of restyles, edits and descriptions, judge it, and show what was caught and what was missed.
+
+    Half of it is bad in a known way. Needs the extra `demo`; without --judge no key and no network.
+    """
+    from beholder.demo.suite import build_demo
+
+    chapters = build_demo(folder)
+    counts = ", ".join(f"{len(chapter.samples)} {chapter.name}" for chapter in chapters)
+    typer.echo(f"{folder}: {counts}; README.txt says what is what.")
+    if no_run:
+        _print_next_steps(folder, judged=False)
+        return
+    judged = [(chapter, _judge_chapter(folder, chapter, judge or [], base_url)) for chapter in chapters]
+    _print_chapter(judged)
+    _print_next_steps(folder, judged=True)
+    answered = all(stored.verdict.answered for _, verdicts in judged for stored in verdicts)
+    raise typer.Exit(0 if answered else EXIT_UNSCORED)
+
+
+def _judge_chapter(
+    folder: Path, chapter: DemoSuite, judge: Sequence[str], base_url: Sequence[str] | None
+) -> list[StoredVerdict]:
+    """Run a suite of the demo, and return its verdicts from the ledger."""
+    from beholder.api.execute import run
+    from beholder.demo.suite import get_suite_path
+
+    print(f"judging {len(chapter.samples)} {chapter.name} …", file=sys.stderr)
+    place = {"base_url": base_url[0]} if base_url and len(base_url) == 1 else {"base_urls": base_url or None}
+    judged = run(get_suite_path(folder, chapter), judge=list(judge) or None, progress=False, **place)
+    with judged.open() as ledger:
+        return list(ledger.stored_verdicts(judged.id))
+
+
+def _print_chapter(chapters: Sequence[tuple[DemoSuite, Sequence[StoredVerdict]]]) -> None:
+    """Print for each case, faulty ones first, its fault, the verdict and the reason."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from beholder.demo.suite import FAULT_RULES, count_results, summarize_verdict
+    from beholder.reports.text import printable
+
+    console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else MAX_WIDTH)
+    everything: list[DemoResult] = []
+    for chapter, verdicts in chapters:
+        rows = sorted((summarize_verdict(stored) for stored in verdicts), key=lambda one: not one.flaw)
+        everything += rows
+        judges = ", ".join(dict.fromkeys(stored.verdict.judge for stored in verdicts))
+        console.print(Text.assemble((f"\n{chapter.name.capitalize()}", "bold"), f", judged by {printable(judges)}"))
+        console.print(Text(FAULT_RULES[chapter.rubric], "dim"))
+        across = max(len(row.case) for row in rows)
+        for row in rows:
+            mark = (f"  {row.outcome:<11}  ", _TONES[row.outcome])
+            console.print(
+                Text.assemble(mark, f"{row.case:<{across}}  ", row.flaw or "good", (f"  → {row.numbers}", "dim"))
+            )
+            if row.reason:
+                console.print(Padding(Text(printable(row.reason), "dim"), (0, 0, 0, 15), expand=False))
+        console.print(Text(f"  {count_results(rows)}", "bold"))
+    console.print(Text(f"\nIn all: {count_results(everything)}", "bold"))
+
+
+def _print_next_steps(folder: Path, *, judged: bool) -> None:
+    from beholder.demo.suite import LEDGER_NAME
+
+    place = shlex.quote(str(folder))
+    lines = [
+        f"beholder demo {place} --judge openai:gpt-5-mini    # by a model, whose key is read from the environment",
+        "beholder init    # a suite of your own",
+    ]
+    if judged:
+        ledger = shlex.quote(str(folder / LEDGER_NAME))
+        lines[:0] = [
+            f"beholder view --ledger {ledger}    # look at all of it in the browser",
+            f"beholder report demo-restyles --ledger {ledger}    # one HTML file to send to a colleague",
+            f"beholder show demo-edits motorcycle/blue-cast --ledger {ledger}    # one verdict in full",
+        ]
+    else:
+        lines.insert(0, f"beholder demo {place}    # judge it offline")
+    typer.echo("\nNext:\n" + "\n".join(f"  {line}" for line in lines))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,8 +16,8 @@ from beholder.reports.text import print_text, printable
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from beholder.api.run import Run
     from beholder.ledger.copy import CopyResult
-    from beholder.ledger.types import RunProgress, RunRecord
 
 
 app = typer.Typer(help="List, rename, tag and delete runs.", invoke_without_command=True)
@@ -35,27 +34,23 @@ def list_(
     """List the runs, newest first. Reviews are runs by people; --json has both, `review` says which are."""
     if context.invoked_subcommand:
         return
-    from beholder.ledger.ledger import Ledger
-    from beholder.ledger.types import RunProgress
+    from beholder.api.run import list_runs
     from beholder.verdicts.verdict import format_count
 
-    with Ledger.open(address, read_only=True) as ledger:
-        records, progress = ledger.runs(tag=tag), ledger.progress()
-        rated = ledger.rated_cases([record.id for record in records if record.is_review])
-    rows = [_ListedRun(record, progress.get(record.id, RunProgress()), rated.get(record.id, 0)) for record in records]
+    listed = list_runs(address, tag=tag, reviews=None)
     if json_:
-        for row in rows:
-            if row.record.is_review or not reviews:
-                print_text(json.dumps(_as_dict(row)))
+        for run in listed:
+            if run.record.is_review or not reviews:
+                print_text(json.dumps(run.list_entry()))
         return
-    wanted = [row for row in rows if row.record.is_review == reviews]
+    wanted = [run for run in listed if run.record.is_review == reviews]
     if wanted:
         _runs_table(wanted)
     elif reviews:
         print_text("No reviews yet.")
     else:
         print_text("No runs yet.")
-    others = len(rows) - len(wanted)
+    others = len(listed) - len(wanted)
     if others and not reviews:
         print_text(f"{format_count(others, 'review')} by people: beholder runs --reviews")
 
@@ -63,12 +58,11 @@ def list_(
 @app.command("rename")
 def rename(run: RunArgument, name: str, address: LedgerOption = None) -> None:
     """Give a run another name."""
-    from beholder.ledger.ledger import Ledger
+    from beholder.api.run import Run
 
-    with Ledger.open(address, create=False) as ledger:
-        record = ledger.run(run)
-        ledger.rename(record.id, name)
-    print_text(f"Run {record.id} is now called {name!r}.")
+    loaded = Run.load(run, address)
+    loaded.rename(name)
+    print_text(f"Run {loaded.id} is now called {name!r}.")
 
 
 @app.command("tag")
@@ -79,12 +73,11 @@ def tag(
     address: LedgerOption = None,
 ) -> None:
     """Add tags to a run, or take them away."""
-    from beholder.ledger.ledger import Ledger
+    from beholder.api.run import Run
 
-    with Ledger.open(address, create=False) as ledger:
-        record = ledger.run(run)
-        now = ledger.tag(record.id, *(tags or ()), remove=remove or ())
-    print_text(f"Run {record.id} has the tags: {', '.join(now) or 'none'}.")
+    loaded = Run.load(run, address)
+    now = loaded.tag(*(tags or ()), remove=remove or ())
+    print_text(f"Run {loaded.id} has the tags: {', '.join(now) or 'none'}.")
 
 
 @app.command("delete")
@@ -94,20 +87,16 @@ def delete(
     address: LedgerOption = None,
 ) -> None:
     """Delete runs with everything that only they used: verdicts, answers, thumbnails. There is no way back."""
-    from beholder.ledger.ledger import Ledger
+    from beholder.api.run import Run
 
-    with Ledger.open(address, create=False) as ledger:
-        # Settled first: after the first deletion "latest" would be another run.
-        records = list({record.id: record for record in map(ledger.run, runs)}.values())
-        progress = ledger.progress()
-        for record in records:
-            done = progress[record.id].done if record.id in progress else 0
-            named = printable(f"run {record.id} ({record.name}) with {done} verdicts")
-            if not yes and not _confirm(f"Delete {named}?"):
-                print_text(f"Kept {named}.")
-                continue
-            ledger.delete(record.id)
-            print_text(f"Deleted {named}.")
+    # Settled first: after the first deletion "latest" would be another run.
+    for run in dict.fromkeys([Run.load(name, address) for name in runs]):
+        named = printable(f"run {run.id} ({run.name}) with {run.progress.done} verdicts")
+        if not yes and not _confirm(f"Delete {named}?"):
+            print_text(f"Kept {named}.")
+            continue
+        run.delete()
+        print_text(f"Deleted {named}.")
 
 
 def format_money(known: Decimal | None, unpriced: int) -> str:
@@ -124,50 +113,32 @@ def _confirm(question: str) -> bool:
         raise UsageError("Nobody was there to answer; add --yes to delete without a question.") from None
 
 
-@dataclass(frozen=True, slots=True)
-class _ListedRun:
-    """A run in the list; `rated` counts the cases of a review that are rated and saved."""
-
-    record: RunRecord
-    far: RunProgress
-    rated: int
-
-
-def _runs_table(rows: list[_ListedRun]) -> None:
+def _runs_table(listed: list[Run]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from beholder.reports.formatting import run_state
-
     table = Table("run", "name", "state", "done", "mean score", "spent", "age", "tags", box=None, pad_edge=False)
-    for row in rows:
-        record, far = row.record, row.far
+    for run in listed:
+        mean = run.progress.mean_score
         cells = (
-            record.id,
-            record.name,
-            run_state(record),
-            _progress_cell(row),
-            "–" if far.mean_score is None else f"{far.mean_score:.3f}",
-            format_money(record.spent_usd, record.unpriced),
-            _format_age(record.created),
-            ", ".join(record.tags),
+            run.id,
+            run.name,
+            run.state,
+            _progress_cell(run),
+            "–" if mean is None else f"{mean:.3f}",
+            format_money(run.spent_usd, run.record.unpriced),
+            _format_age(run.created),
+            ", ".join(run.tags),
         )
         table.add_row(*(Text(printable(cell)) for cell in cells))
     Console(highlight=False).print(table)
 
 
-def _progress_cell(row: _ListedRun) -> str:
-
-    record = row.record
-    if record.is_review:
-        return f"{row.rated} of {_case_count(record)} rated"
-    return f"{row.far.done}/{record.total}" + (f" ({record.skipped} skipped)" if record.skipped else "")
-
-
-def _case_count(record: RunRecord) -> int:
-    """Return the number of cases: the total of a run counts a verdict by each rubric."""
-    return record.total // max(1, len(record.rubrics))
+def _progress_cell(run: Run) -> str:
+    if run.record.is_review:
+        return f"{run.rated_count} of {run.case_count} rated"
+    return f"{run.progress.done}/{run.total}" + (f" ({run.record.skipped} skipped)" if run.record.skipped else "")
 
 
 def _format_age(moment: datetime) -> str:
@@ -176,32 +147,6 @@ def _format_age(moment: datetime) -> str:
         if seconds >= length:
             return f"{seconds // length:.0f} {unit}"
     return "now"  # also when the clock was set back since
-
-
-def run_to_dict(record: RunRecord) -> dict[str, object]:
-    """Return a run as JSON values, without its suite and rubrics."""
-    from beholder.reports.formatting import run_state
-
-    return {
-        "run": record.id,
-        "name": record.name,
-        "state": run_state(record),
-        "created": record.created.isoformat(),
-        "updated": record.updated.isoformat(),
-        "total": record.total,
-        "skipped": record.skipped,
-        "spent_usd": None if record.spent_usd is None else float(record.spent_usd),
-        "unpriced": record.unpriced,
-        "tags": list(record.tags),
-        "review": record.is_review,
-    }
-
-
-def _as_dict(row: _ListedRun) -> dict[str, object]:
-    """Return a listed run as JSON values; `done` of a review counts ratings that were begun, `rated` saved ones."""
-    values = run_to_dict(row.record)
-    rated = {"rated": row.rated, "cases": _case_count(row.record)} if values["review"] else {}
-    return {**values, "done": row.far.done, "scored": row.far.scored, "score": row.far.mean_score, **rated}
 
 
 ledger_app = typer.Typer(
@@ -220,49 +165,42 @@ def copy_runs(
 ) -> None:
     """Copy runs with all that belongs to them. What is there already is not copied again, so run the same
     command again to resume an interrupted copy."""
-    from beholder.cli.progress import progress_bar
-    from beholder.ledger.copy import copy_run, count_verdicts, select_runs
-    from beholder.ledger.ledger import Ledger
+    from beholder.ledger.copy import copy_runs
+    from beholder.reports.progress import progress_bar
 
-    with Ledger.open(source, read_only=True) as old:
-        runs = select_runs(old, run or ())
-        with Ledger.open(target) as new:
-            if new.place == old.place:
-                raise UsageError("FROM and TO are the same ledger; name another one to copy into.")
-            total = count_verdicts(old, runs)
-            with progress_bar("verdicts", total, shown=not json_) as update:
-                copied = [copy_run(old, new, record.id, lambda count: update(advance=count)) for record in runs]
-            place = new.place
+    with progress_bar("verdicts", None, shown=not json_) as update:
+        result = copy_runs(source, target, run or (), lambda what, done, of: update(completed=done, total=of))
     if json_:
-        typer.echo(json.dumps({"to": place, "verdicts": total, "runs": [asdict(copy) for copy in copied]}))
+        typer.echo(json.dumps(result.to_dict()))
         return
-    for copy in copied:
+    for copy in result.runs:
         print_text(f"{copy.run}  {copy.name}: {_copy_sentence(copy)}")
-    if not any(copy.written for copy in copied):
-        complete = f"{sum(not copy.left for copy in copied)} of {len(copied)} runs"
+    if not any(copy.written for copy in result.runs):
+        complete = f"{sum(not copy.left for copy in result.runs)} of {len(result.runs)} runs"
         print_text(
-            f"Nothing was copied: {complete} are in {place} already." if copied else "There are no runs to copy."
+            f"Nothing was copied: {complete} are in {result.to} already."
+            if result.runs
+            else "There are no runs to copy."
         )
 
 
 @ledger_app.command("check")
-def check_ledger(address: LedgerOption = None, json_: JsonOption = False) -> None:
+def check_ledger(
+    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="The same as --ledger.")] = None,
+    address: LedgerOption = None,
+    json_: JsonOption = False,
+) -> None:
     """Read all of a ledger and check it: digests, links, counts. Exit code 1 when something is wrong."""
     from beholder.ledger.ledger import Ledger
-    from beholder.ledger.types import FINISHED
 
+    if file and address and file != address:
+        raise UsageError(f"Which ledger is to be checked: {file!r}, or --ledger {address!r}?")
+    address = file or address
     with Ledger.open(address, read_only=True) as ledger:
         problems = ledger.check()
         counts = {} if problems else ledger.row_counts()
-        runs = [] if problems else ledger.runs()
-        progress = {} if problems else ledger.progress()
+        problems = problems or ledger.find_incomplete_runs()
         place = ledger.place
-    done = {run.id: progress[run.id].done if run.id in progress else 0 for run in runs}
-    problems += [
-        f"The run {run.id} says that it is finished, and has {done[run.id]} of {run.total} verdicts."
-        for run in runs
-        if run.state == FINISHED and done[run.id] < run.total and not run.is_review
-    ]
     if json_:
         typer.echo(json.dumps({"ledger": place, "sound": not problems, "counts": counts, "problems": problems}))
     else:

@@ -1,42 +1,46 @@
-"""The commands that print results: `show`, `export` and `ratings`.
+"""The commands that show results: `show`, `export`, `ratings`, `report` and `view`.
 
 - `beholder show`: results of a run or of a case
 - `beholder export`: verdicts as CSV, JSONL or Parquet
 - `beholder ratings`: export and import human ratings
+- `beholder report`: a run as one HTML, Markdown or JUnit file; `beholder view`: the web app for a ledger
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cli.calibrate import CalibrationApplier, load_calibration_applier
 from beholder.cli.options import (
+    RUN_HELP,
     AnywayOption,
     CalibrationFile,
     FeaturesFile,
+    GroupOption,
     JsonOption,
     LedgerOption,
     MapOption,
     RunArgument,
-    atomic_write,
-    refuse_ledger_path,
 )
-from beholder.cli.runs import format_money, run_to_dict
+from beholder.cli.runs import format_money
 from beholder.errors import UsageError
-from beholder.reports.text import print_text, printable
+from beholder.reports.text import MAX_REPORT_MB, print_text, printable
 
 if TYPE_CHECKING:
-    from beholder.cases.case import Case
-    from beholder.ledger.ledger import Ledger
+    from collections.abc import Mapping, Sequence
+
+    from beholder.api.judged_case import JudgedCase
+    from beholder.api.run import Run
     from beholder.ledger.query import Tally
-    from beholder.ledger.types import RunRecord, StoredVerdict
-    from beholder.verdicts.verdict import Verdict
+    from beholder.ledger.types import RunRecord
+    from beholder.reports.run_data import ProgressCallback
 
 
 def export(
@@ -56,48 +60,21 @@ def export(
     say, where there is a calibration, is `ASPECT.calibrated`, between `ASPECT.calibrated_low` and `_high`. In csv a
     text that a spreadsheet would take for a formula (=, +, -, @ in front) gets an apostrophe in front.
     """
-    from beholder.ledger.export import FORMATS, to_frame
-    from beholder.ledger.ledger import Ledger
+    from beholder.ledger.export import FORMATS
 
     if to not in FORMATS:
         raise UsageError(f"--to is one of {', '.join(FORMATS)}, not {to!r}.")
     if to == "parquet" and output is None:
         raise UsageError("Parquet is not for a terminal; name a file with -o FILE.")
-    with Ledger.open(address, read_only=True) as ledger:
-        record = ledger.run(run)
-        apply = load_calibration_applier(ledger, record, calibration, features, anyway=anyway)
-
-        def verdicts() -> Iterable[StoredVerdict]:
-            return ledger.stored_verdicts(record.id) if apply is None else apply(ledger.stored_verdicts(record.id))
-
-        if output is None:
-            _print_lines(_export_lines(to, verdicts))
-            return
-        refuse_ledger_path(ledger, output)
-        with atomic_write(output) as file:
-            if to == "parquet":
-                to_frame(verdicts()).write_parquet(file)
-            else:
-                file.writelines(_export_lines(to, verdicts))
-
-
-def _export_lines(to: str, verdicts: Callable[[], Iterable[StoredVerdict]]) -> Iterator[bytes]:
-    from beholder.ledger.export import csv_lines, json_lines
-
-    return csv_lines(verdicts) if to == "csv" else json_lines(verdicts())
-
-
-def _print_lines(lines: Iterable[bytes]) -> None:
-    out = typer.get_binary_stream("stdout")
-    out.writelines(lines)
-    out.flush()
+    loaded = load_run(run, address, calibration, features, anyway=anyway)
+    loaded.export(output or typer.get_binary_stream("stdout"), to)
 
 
 ratings_app = typer.Typer(help="Export and import human ratings of a run.", no_args_is_help=True)
 
 
 @ratings_app.command("export")
-def export_ratings(
+def export_ratings_command(
     run: RunArgument = "latest",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; else it is printed.")] = None,
     rater: Annotated[
@@ -111,40 +88,15 @@ def export_ratings(
     0 no), as the columns of the run are named. What was not answered has no row. A text that a spreadsheet would take
     for a formula gets an apostrophe in front.
     """
-    from beholder.ledger.ledger import Ledger
-    from beholder.reviews.ratings import format_ratings_csv
-    from beholder.reviews.review import list_reviews, load_review
+    from beholder.api.score import export_ratings
 
-    with Ledger.open(address, read_only=True) as ledger:
-        record = ledger.run(run)
-        reviews = list_reviews(ledger, record.id)
-        if record.is_review:  # one person's ratings, named by their own run
-            reviews = [load_review(ledger, record.id)]
-            record = ledger.run(reviews[0].run)
-        if rater:
-            wanted = {name.casefold() for name in rater}
-            raters = ", ".join(review.rater for review in reviews) or "nobody"
-            reviews = [review for review in reviews if review.rater.casefold() in wanted]
-            if len(reviews) < len(wanted):
-                raise UsageError(f"Not all of these rated the run {record.id}; who did: {raters}.")
-        if not reviews:
-            raise UsageError(
-                f"Nobody reviewed the run {record.id} ({record.name}); `beholder view` lets people rate it, and "
-                "`beholder ratings import` takes ratings from a file."
-            )
-        lines = format_ratings_csv(ledger, record.id, reviews)
-        if output is None:
-            _print_lines(lines)
-            return
-        refuse_ledger_path(ledger, output)
-        with atomic_write(output) as file:
-            file.writelines(lines)
+    export_ratings(run, output or typer.get_binary_stream("stdout"), raters=rater or (), ledger=address)
 
 
 @ratings_app.command("import")
 def import_ratings_command(
     file: Annotated[Path, typer.Argument(help="CSV or JSONL with case, rater, aspect, score.")],
-    run: Annotated[str, typer.Option(help="The run that was rated: its id, the start of it, its name, or `latest`.")],
+    run: Annotated[str, typer.Option(help=f"The run that was rated: {RUN_HELP}")],
     map_: MapOption = None,
     address: LedgerOption = None,
 ) -> None:
@@ -154,11 +106,9 @@ def import_ratings_command(
     ASPECT=CRITERION. `score` is computed and not taken. What a rater did not rate is unanswered. Where a rating
     is there already, what the file says takes its place and the rest stays.
     """
-    from beholder.ledger.ledger import Ledger
-    from beholder.reviews.ratings import import_ratings
+    from beholder.api.score import import_ratings
 
-    with Ledger.open(address, create=False) as ledger:
-        done = import_ratings(ledger, run, file, map_ or ())
+    done = import_ratings(run, file, map_=map_ or (), ledger=address)
     for name, cases in done.raters.items():
         print_text(printable(f"{name}: {cases} {'case' if cases == 1 else 'cases'} rated."))
     for note in done.notes:
@@ -174,6 +124,9 @@ def show(
     by: Annotated[str | None, typer.Option(help="Split the means by a group, such as model.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Show passed assertions on the card too.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Print the judges' answers to the case as they came.")] = False,
+    transcript: Annotated[
+        bool, typer.Option("--transcript", help="Print every turn of the conversations with the judges about the case.")
+    ] = False,
     calibration: CalibrationFile = None,
     features: FeaturesFile = None,
     anyway: AnywayOption = False,
@@ -181,52 +134,61 @@ def show(
     json_: JsonOption = False,
 ) -> None:
     """Show what a run came to; or a case of it, and whether its images have changed since."""
-    from beholder.ledger.ledger import Ledger
+    from beholder.api.run import Run
 
-    with Ledger.open(address, read_only=True) as ledger:
-        record = ledger.run(run)
-        if case is not None and raw:
-            _print_raw(ledger.raw_answers(record.id, case), as_json=json_)
-            return
-        apply = load_calibration_applier(ledger, record, calibration, features, anyway=anyway, case=case)
+    if transcript:
         if case is None:
-            _print_run(ledger, record, by, apply, as_json=json_)
-        else:
-            _print_case(ledger, record, case, apply, full=full, as_json=json_)
-
-
-def _print_run(
-    ledger: Ledger, record: RunRecord, by: str | None, apply: CalibrationApplier | None, *, as_json: bool
-) -> None:
-    from beholder.ledger.query import tally_groups
-    from beholder.ledger.query import tally_verdicts as tallied
-
-    tally = ledger.tally(record.id) if apply is None else tallied(apply(ledger.stored_verdicts(record.id)))
-    stored = ledger.stored_verdicts(record.id)
-    split = tally_groups(stored if apply is None else apply(stored), by) if by else {}
-    if by and split.keys() == {""}:
-        groups = sorted({name for stored in ledger.stored_verdicts(record.id) for name in stored.groups})
-        raise UsageError(f"No case of this run is in a group {by!r}; there are {', '.join(groups) or 'none'}.")
-    if as_json:
-        document: dict[str, object] = {**run_to_dict(record), "versions": dict(record.versions), **tally.to_dict()}
-        if by:
-            document["groups"] = {by: {value: tally.to_dict() for value, tally in split.items()}}
-        print_text(json.dumps(document))
+            raise UsageError("--transcript is about one case: name it after the run.")
+        _print_transcripts(Run.load(run, address).case(case), as_json=json_)
         return
-    _print_run_summary(record, tally)
-    for unscored in islice(
-        (verdict for verdict in ledger.verdicts(record.id) if verdict.missing_score_reason), UNSCORED_SHOWN
-    ):
-        print_text(f"  {unscored.case}: {printable(unscored.missing_score_reason)[:200]}")
-    if by:
-        _print_group_means({value or "(none)": tally for value, tally in split.items()}, by)
+    if case is not None and raw:
+        _print_raw(Run.load(run, address).raw_answers(case), as_json=json_)
+        return
+    loaded = load_run(run, address, calibration, features, anyway=anyway, case=case)
+    if case is not None:
+        _print_case(loaded.case(case), full=full, as_json=json_)
+    elif json_:
+        print_text(json.dumps(loaded.to_dict(by=by)))
+    else:
+        split = loaded.by_group(by) if by else {}
+        _print_run_summary(loaded.record, loaded.summary)
+        unscored = (verdict for verdict in loaded.verdicts() if verdict.missing_score_reason)
+        for verdict in islice(unscored, UNSCORED_SHOWN):
+            print_text(f"  {verdict.case}: {printable(verdict.missing_score_reason)[:200]}")
+        if by:
+            _print_group_means({value or "(none)": tally for value, tally in split.items()}, by)
+
+
+def load_run(
+    run: str,
+    address: str | None,
+    calibration: Path | None,
+    features: Path | None,
+    *,
+    anyway: bool,
+    case: str | None = None,
+) -> Run:
+    """Load a run, with its verdicts calibrated if there is a calibration; what could not be measured is printed."""
+    from beholder.api.run import Run
+    from beholder.cli.calibrate import print_unmeasured, show_progress
+
+    loaded = Run.load(run, address)
+    if calibration is None:
+        if features is not None:
+            raise UsageError("--features is for a calibration, and none is named: --calibration FILE.")
+        return loaded
+    with show_progress() as progress:
+        loaded = loaded.calibrated(calibration, features, anyway=anyway, case=case, progress=progress)
+    if loaded.calibration is not None:
+        print_unmeasured(loaded.calibration.unmeasured, loaded.calibration.measured)
+    return loaded
 
 
 def _print_run_summary(record: RunRecord, tally: Tally) -> None:
     from rich.console import Console
 
-    from beholder.cli.progress import means_table
-    from beholder.reports.formatting import run_state
+    from beholder.cli.output import means_table
+    from beholder.reports.text import run_state
 
     print_text(
         printable(f"run {record.id} ({record.name}), {run_state(record)}, started {record.created:%Y-%m-%d %H:%M} UTC")
@@ -283,32 +245,18 @@ def _print_group_means(split: Mapping[str, Tally], by: str) -> None:
         Console(highlight=False).print(table)
 
 
-def _print_case(
-    ledger: Ledger, record: RunRecord, case_id: str, apply: CalibrationApplier | None, *, full: bool, as_json: bool
-) -> None:
-    verdicts, case = ledger.verdict(record.id, case_id), ledger.case(record.id, case_id)
-    if apply is not None:
-        verdicts = apply.to_case(verdicts)
-    images = list(_image_rows(case, verdicts))
+def _print_case(judged: JudgedCase, *, full: bool, as_json: bool) -> None:
     if as_json:
-        document = {
-            "run": record.id,
-            "case": case.id,
-            "fields": dict(case.fields),
-            "groups": dict(case.groups),
-            "images": [{"role": role, "source": source, "since": since} for role, source, since in images],
-            "verdicts": [verdict.to_dict() for verdict in verdicts],
-        }
-        print_text(json.dumps(document))
+        print_text(json.dumps(judged.to_dict()))
         return
     from beholder.cli.output import print_card
 
-    for verdict in verdicts:
+    for verdict in judged.verdicts:
         print_card(verdict, full=full)
-    for name, group in case.groups.items():
+    for name, group in judged.case.groups.items():
         print_text(printable(f"{name}: {group}"))
-    for role, source, since in images:
-        print_text(printable(f"{role}: {source} ({since})"))
+    for image in judged.images:
+        print_text(printable(f"{image.role}: {image.source} ({image.since})"))
 
 
 def _print_raw(answers: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
@@ -321,28 +269,110 @@ def _print_raw(answers: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
             print_text(text)
 
 
-def _image_rows(case: Case, verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str, str]]:
-    """Yield role, source, and whether the file changed since it was judged."""
-    digests: dict[str, set[str]] = {}
-    for verdict in verdicts:
-        for image in verdict.images:
-            digests.setdefault(image.role, set()).add(image.source_digest)
-    for role, source in case.images.items():
-        yield role, str(source), _file_change(str(source), digests.get(role, set()))
+_FLAGS_OF_SEVERAL_TURNS = {"repair_asked", "cut_off", "empty_answer"}
 
 
-def _file_change(source: str, digests: set[str]) -> str:
-    from beholder.errors import ImageError
-    from beholder.images.prepare import digest
-    from beholder.images.source import is_remote, read_image
+def _print_transcripts(judged: JudgedCase, *, as_json: bool) -> None:
+    if as_json:
+        document = {rubric: [asdict(one) for one in each] for rubric, each in judged.transcripts.items()}
+        print_text(json.dumps(document))
+        return
+    for verdict in judged.verdicts:
+        conversations = judged.transcripts[verdict.rubric]
+        for one in conversations:
+            print_text(f"── {verdict.rubric}, {one.judge or 'one of the jurors'}, sample {one.sample + 1}")
+            for number, turn in enumerate(one.turns, 1):
+                ended = f" (ended: {turn.finish})" if turn.finish != "complete" else ""
+                print_text(f"[{number}] asked: {turn.question or 'the prompt with the images of the case'}")
+                print_text(f"[{number}] answered{ended}: {turn.answer}" if turn.finish else f"[{number}] no answer")
+        if not conversations:
+            print_text(f"── {verdict.rubric}: no judge answered")
+        several = _FLAGS_OF_SEVERAL_TURNS & {flag.flag for flag in verdict.flags}
+        if several and all(len(one.turns) == 1 for one in conversations):
+            print_text(
+                "Earlier turns are not stored here: the answer is of an earlier run, or of a Beholder that kept only "
+                "the last."
+            )
+    print_text("The prompt itself is not stored; `beholder view` composes it again while the images are there.")
 
-    if source.startswith(("data:", "bytes:")):
-        return "was handed over, not a file"
-    if is_remote(source):
-        return "on the web, not looked at again"
-    if not digests:
-        return "was not judged"
-    try:
-        return "unchanged" if digest(read_image(source)) in digests else "has changed since"
-    except ImageError as error:
-        return f"cannot be compared: {error}"
+
+PROGRESS_FROM_VERDICTS = 500  # with fewer the report is done before a bar would help
+
+
+def report(
+    run: RunArgument = "latest",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file, - to print it; else named after the run.", show_default=False),
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="html, md or junit; else by the file's name, else html.", show_default=False),
+    ] = None,
+    max_mb: Annotated[
+        float, typer.Option("--max-mb", min=0.1, help="How large an HTML file may be, in MB.")
+    ] = MAX_REPORT_MB,
+    against: Annotated[
+        str | None, typer.Option(metavar="RUN", help="An older run: say what changed since.", show_default=False)
+    ] = None,
+    fail_under: Annotated[
+        list[str] | None,
+        typer.Option(help="JUnit: a case fails below 80 (score × 100), or accuracy=4.", show_default=False),
+    ] = None,
+    group: GroupOption = None,
+    address: LedgerOption = None,
+) -> None:
+    """Write a run as one HTML file with its images, which opens from disk and asks for nothing from elsewhere.
+
+    Pictures are the small copies that the ledger keeps; they lose detail until the file is within --max-mb. Of a very
+    large run it has reasons and pictures of the flagged and the worst cases only. `--format md` is for a pull request,
+    `--format junit` for programs that show test results.
+    """
+    from beholder.api.files import ReportRequest, choose_report_format
+    from beholder.api.run import Run
+    from beholder.runs.suite_file import parse_thresholds
+
+    kind = choose_report_format(format_, output, strict=False)
+    ReportRequest(kind, max_mb, group, parse_thresholds(fail_under or ()))  # a wrong flag before a missing ledger
+    loaded = Run.load(run, address)
+    printed = str(output) == "-"
+    with _report_progress(loaded.total) as progress:
+        made = loaded.report(
+            typer.get_binary_stream("stdout") if printed else output,
+            format=format_,
+            max_mb=max_mb,
+            against=against,
+            fail_under=parse_thresholds(fail_under or ()),
+            group=group,
+            progress=progress,
+        )
+    print_text(str(made), error=printed)
+
+
+@contextmanager
+def _report_progress(verdicts: int) -> Iterator[ProgressCallback]:
+    """Show a bar for a large run."""
+    from beholder.reports.progress import progress_bar
+
+    with progress_bar("", verdicts, shown=verdicts >= PROGRESS_FROM_VERDICTS) as update:
+        yield lambda what, done, of: update(description=what, completed=done, total=of)
+
+
+def view(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 0,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on. Others than loopback need --token.")
+    ] = "127.0.0.1",
+    token: Annotated[
+        str | None,
+        typer.Option(
+            help="What a visitor must know, at least 16 characters.", envvar="BEHOLDER_TOKEN", show_default=False
+        ),
+    ] = None,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
+    address: LedgerOption = None,
+) -> None:
+    """Look at runs, compare them and rate cases, in the browser. Only this machine is served, unless by --host."""
+    from beholder.web import view as view_ledger
+
+    view_ledger(address, port=port, host=host, token=token, browser=browser)

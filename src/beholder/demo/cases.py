@@ -8,38 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 
 import cv2
+import msgspec
 import numpy as np
 
-from beholder.demo.photos import (
-    Mask,
-    Pixels,
-    blur,
-    close_mask,
-    draw_comic,
-    draw_neon,
-    draw_pencil,
-    encode_jpeg,
-    join_halves,
-    mask_ellipse,
-    mask_hue,
-    mask_polygon,
-    mirror,
-    paint_oil,
-    paint_watercolor,
-    print_linocut,
-    print_pop_art,
-    recolor,
-    remove_object,
-    saturate,
-    shift,
-    shrink_to_width,
-    soften_mask,
-    swap_face,
-    tint,
-    zoom,
-)
+from beholder.demo import photos
 
 GOOD, BAD = "good", "bad"
 
@@ -99,51 +74,45 @@ STYLE_DESCRIPTIONS = {
 }
 
 
-def make_restyles(photos: Mapping[str, Pixels]) -> Iterator[DemoSample]:
+def make_restyles(originals: Mapping[str, photos.Pixels]) -> Iterator[DemoSample]:
     """Yield the restyles, the good ones first."""
-    large = {name: _enlarge(photo) for name, photo in photos.items()}
-    yield _make_restyle_sample("astronaut", "pencil", "Pencil Portrait", encode_jpeg(draw_pencil(large["astronaut"])))
-    yield _make_restyle_sample("chelsea", "oil", "Oil Painting", encode_jpeg(paint_oil(large["chelsea"])))
-    yield _make_restyle_sample("china", "watercolour", "Watercolour", encode_jpeg(paint_watercolor(large["china"])))
-    yield _make_restyle_sample(
-        "flower", "pop-art", "Pop Art", encode_jpeg(print_pop_art(large["flower"], POP_ART_INKS))
-    )
-    yield _make_restyle_sample("motorcycle", "comic", "Comic Book", encode_jpeg(draw_comic(large["motorcycle"])))
-    yield _make_restyle_sample("rocket", "linocut", "Linocut", encode_jpeg(print_linocut(large["rocket"])))
+    large = {name: _enlarge(photo) for name, photo in originals.items()}
+    yield _make_restyle_sample("astronaut", "pencil", "Pencil Portrait", photos.draw_pencil(large["astronaut"]))
+    yield _make_restyle_sample("chelsea", "oil", "Oil Painting", photos.paint_oil(large["chelsea"]))
+    yield _make_restyle_sample("china", "watercolour", "Watercolour", photos.paint_watercolor(large["china"]))
+    yield _make_restyle_sample("flower", "pop-art", "Pop Art", photos.print_pop_art(large["flower"], POP_ART_INKS))
+    yield _make_restyle_sample("motorcycle", "comic", "Comic Book", photos.draw_comic(large["motorcycle"]))
+    yield _make_restyle_sample("rocket", "linocut", "Linocut", photos.print_linocut(large["rocket"]))
 
     cat = large["chelsea"]
-    half = join_halves(draw_pencil(cat), cat)
+    half = photos.join_halves(photos.draw_pencil(cat), cat)
+    yield _make_restyle_sample("chelsea", "pencil", "Pencil Portrait", half, "the right half is still the photograph")
+    faint = photos.saturate(large["coffee"], 1.15)
+    yield _make_restyle_sample("coffee", "watercolour", "Watercolour", faint, "hardly any style, only stronger colours")
+    small = photos.shrink_to_width(photos.paint_oil(large["flower"]), 160)
+    yield _make_restyle_sample("flower", "oil", "Oil Painting", small, "tiny, 160 pixels wide")
+    swallowed = photos.print_pop_art(photos.blur(large["china"], 16), POP_ART_INKS, pitch=34)
+    yield _make_restyle_sample("china", "pop-art", "Pop Art", swallowed, "the style has swallowed the tower")
+    other = photos.draw_neon(large["coffee"])
     yield _make_restyle_sample(
-        "chelsea", "pencil", "Pencil Portrait", encode_jpeg(half), "the right half is still the photograph"
+        "motorcycle", "neon", "Neon Cyberpunk", other, "made from the wrong photograph, the coffee cup"
     )
-    faint = saturate(large["coffee"], 1.15)
-    yield _make_restyle_sample(
-        "coffee", "watercolour", "Watercolour", encode_jpeg(faint), "hardly any style, only stronger colours"
-    )
-    small = shrink_to_width(paint_oil(large["flower"]), 160)
-    yield _make_restyle_sample("flower", "oil", "Oil Painting", encode_jpeg(small), "tiny, 160 pixels wide")
-    swallowed = print_pop_art(blur(large["china"], 16), POP_ART_INKS, pitch=34)
-    yield _make_restyle_sample(
-        "china", "pop-art", "Pop Art", encode_jpeg(swallowed), "the style has swallowed the tower"
-    )
-    other = draw_neon(large["coffee"])
-    yield _make_restyle_sample(
-        "motorcycle", "neon", "Neon Cyberpunk", encode_jpeg(other), "made from the wrong photograph, the coffee cup"
-    )
-    poor = encode_jpeg(draw_comic(large["astronaut"]), quality=7)
-    yield _make_restyle_sample("astronaut", "comic", "Comic Book", poor, "saved so small that it falls into blocks")
-    soft = blur(paint_watercolor(large["rocket"]), 5)
-    yield _make_restyle_sample("rocket", "watercolour", "Watercolour", encode_jpeg(soft), "blurred all over")
+    poor = photos.draw_comic(large["astronaut"])
+    yield _make_restyle_sample("astronaut", "comic", "Comic Book", poor, "saved so small that it falls into blocks", 7)
+    soft = photos.blur(photos.paint_watercolor(large["rocket"]), 5)
+    yield _make_restyle_sample("rocket", "watercolour", "Watercolour", soft, "blurred all over")
 
 
-def _make_restyle_sample(photo: str, name: str, style: str, picture: bytes, flaw: str = "") -> DemoSample:
+def _make_restyle_sample(
+    photo: str, name: str, style: str, picture: photos.Pixels, flaw: str = "", quality: int = photos.JPEG_QUALITY
+) -> DemoSample:
     fields: dict[str, str | list[str]] = {"style": style}
     if style in STYLE_DESCRIPTIONS:
         fields["style_description"] = STYLE_DESCRIPTIONS[style]
-    return DemoSample(photo, name, fields, flaw, picture)
+    return DemoSample(photo, name, fields, flaw, photos.encode_jpeg(picture, quality))
 
 
-def _enlarge(photo: Pixels) -> Pixels:
+def _enlarge(photo: photos.Pixels) -> photos.Pixels:
     factor = RESTYLE_SIDE / max(photo.shape[:2])
     return np.asarray(cv2.resize(photo, None, fx=factor, fy=factor, interpolation=cv2.INTER_CUBIC), np.uint8)
 
@@ -183,83 +152,87 @@ ROOFS = [
 ]
 
 
-def make_edits(photos: Mapping[str, Pixels]) -> Iterator[DemoSample]:
+def make_edits(originals: Mapping[str, photos.Pixels]) -> Iterator[DemoSample]:
     """Yield the edits, the good ones first."""
-    done = {name: retouch(photos[name]) for name, (_, retouch) in EDIT_INSTRUCTIONS.items()}
+    done = {name: retouch(originals[name]) for name, (_, retouch) in EDIT_INSTRUCTIONS.items()}
     asked = {name: instruction for name, (instruction, _) in EDIT_INSTRUCTIONS.items()}
     blue_bike, pink_flower, blue_eyes = done["motorcycle"], done["flower"], done["chelsea"]
     green_suit, green_cup = done["astronaut"], done["coffee"]
     bike, flower, eyes, suit, cup = (asked[name] for name in ("motorcycle", "flower", "chelsea", "astronaut", "coffee"))
-    yield _make_edit_sample("motorcycle", "blue", bike, encode_jpeg(blue_bike))
-    yield _make_edit_sample("flower", "pink", flower, encode_jpeg(pink_flower))
-    yield _make_edit_sample("chelsea", "blue-eyes", eyes, encode_jpeg(blue_eyes))
-    yield _make_edit_sample("astronaut", "green-suit", suit, encode_jpeg(green_suit))
-    alone = remove_object(photos["flower"], mask_polygon(photos["flower"], SECOND_FLOWER))
-    yield _make_edit_sample("flower", "alone", "Take away the second flower at the bottom.", encode_jpeg(alone))
+    yield _make_edit_sample("motorcycle", "blue", bike, blue_bike)
+    yield _make_edit_sample("flower", "pink", flower, pink_flower)
+    yield _make_edit_sample("chelsea", "blue-eyes", eyes, blue_eyes)
+    yield _make_edit_sample("astronaut", "green-suit", suit, green_suit)
+    alone = photos.remove_object(originals["flower"], photos.mask_polygon(originals["flower"], SECOND_FLOWER))
+    yield _make_edit_sample("flower", "alone", "Take away the second flower at the bottom.", alone)
     # Nobody sees that everything lies two pixels further right; a naive comparison sees nothing else.
-    yield _make_edit_sample("coffee", "green-two-pixels-right", cup, encode_jpeg(shift(green_cup, 2, 0)))
+    yield _make_edit_sample("coffee", "green-two-pixels-right", cup, photos.shift(green_cup, 2, 0))
 
-    tinted = tint(blue_bike, (0.80, 0.93, 1.16))
-    yield _make_edit_sample("motorcycle", "blue-cast", bike, encode_jpeg(tinted), "the whole garage has turned bluish")
-    cut = zoom(pink_flower, 1.15)
-    yield _make_edit_sample("flower", "pink-zoomed", flower, encode_jpeg(cut), "zoomed in, and cut off all around")
-    yield _make_edit_sample(
-        "chelsea", "blue-eyes-blocky", eyes, encode_jpeg(blue_eyes, quality=10), "compressed until the fur is gone"
-    )
-    swapped = swap_face(green_suit, photos["chelsea"], (222, 126), (118, 150), CAT_FACE)
-    yield _make_edit_sample(
-        "astronaut", "green-suit-cat", suit, encode_jpeg(swapped), "her face was swapped for a cat's"
-    )
-    spoonless = remove_object(green_cup, mask_polygon(green_cup, SPOON))
-    yield _make_edit_sample(
-        "coffee", "green-no-spoon", cup, encode_jpeg(spoonless), "the spoon is gone too, a smear in its place"
-    )
-    soft = blur(done["china"], 2.2)
-    yield _make_edit_sample("china", "blue-roofs-blurred", asked["china"], encode_jpeg(soft), "everything is blurred")
+    tinted = photos.tint(blue_bike, (0.80, 0.93, 1.16))
+    yield _make_edit_sample("motorcycle", "blue-cast", bike, tinted, "the whole garage has turned bluish")
+    cut = photos.zoom(pink_flower, 1.15)
+    yield _make_edit_sample("flower", "pink-zoomed", flower, cut, "zoomed in, and cut off all around")
+    yield _make_edit_sample("chelsea", "blue-eyes-blocky", eyes, blue_eyes, "compressed until the fur is gone", 10)
+    swapped = photos.swap_face(green_suit, originals["chelsea"], (222, 126), (118, 150), CAT_FACE)
+    yield _make_edit_sample("astronaut", "green-suit-cat", suit, swapped, "her face was swapped for a cat's")
+    spoonless = photos.remove_object(green_cup, photos.mask_polygon(green_cup, SPOON))
+    yield _make_edit_sample("coffee", "green-no-spoon", cup, spoonless, "the spoon is gone too, a smear in its place")
+    soft = photos.blur(done["china"], 2.2)
+    yield _make_edit_sample("china", "blue-roofs-blurred", asked["china"], soft, "everything is blurred")
     flipped = "left and right are swapped"
-    yield _make_edit_sample("rocket", "lamp-mirrored", asked["rocket"], encode_jpeg(mirror(done["rocket"])), flipped)
+    yield _make_edit_sample("rocket", "lamp-mirrored", asked["rocket"], photos.mirror(done["rocket"]), flipped)
 
 
-def _make_edit_sample(photo: str, name: str, instruction: str, picture: bytes, flaw: str = "") -> DemoSample:
-    return DemoSample(photo, name, {"instruction": instruction}, flaw, picture)
+def _make_edit_sample(
+    photo: str, name: str, instruction: str, picture: photos.Pixels, flaw: str = "", quality: int = photos.JPEG_QUALITY
+) -> DemoSample:
+    return DemoSample(photo, name, {"instruction": instruction}, flaw, photos.encode_jpeg(picture, quality))
 
 
-def _paint_bike_blue(photo: Pixels) -> Pixels:
-    red = mask_hue(photo, (10, 52), 30) * np.maximum(mask_polygon(photo, BODYWORK), mask_polygon(photo, MUDGUARD))
-    return recolor(photo, close_mask(red, 3), HUE_BLUE, 0.85)
+def _paint_bike_blue(photo: photos.Pixels) -> photos.Pixels:
+    red = photos.mask_hue(photo, (10, 52), 30) * np.maximum(
+        photos.mask_polygon(photo, BODYWORK), photos.mask_polygon(photo, MUDGUARD)
+    )
+    return photos.recolor(photo, photos.close_mask(red, 3), HUE_BLUE, 0.85)
 
 
-def _paint_flower_pink(photo: Pixels) -> Pixels:
-    petals = mask_hue(photo, (10, 105), 14) * mask_ellipse(photo, (309, 222), (145, 148))
-    return recolor(photo, close_mask(petals, 9), HUE_PINK, 1.05)
+def _paint_flower_pink(photo: photos.Pixels) -> photos.Pixels:
+    petals = photos.mask_hue(photo, (10, 105), 14) * photos.mask_ellipse(photo, (309, 222), (145, 148))
+    return photos.recolor(photo, photos.close_mask(petals, 9), HUE_PINK, 1.05)
 
 
-def _paint_eyes_blue(photo: Pixels) -> Pixels:
-    both = np.maximum(mask_ellipse(photo, (172, 115), (34, 29), 12), mask_ellipse(photo, (319, 136), (20, 26), 10))
-    return recolor(photo, soften_mask(both, 2) * mask_hue(photo, (60, 120), 12, 1), HUE_SKY, 1.0, lighter=4)
+def _paint_eyes_blue(photo: photos.Pixels) -> photos.Pixels:
+    both = np.maximum(
+        photos.mask_ellipse(photo, (172, 115), (34, 29), 12), photos.mask_ellipse(photo, (319, 136), (20, 26), 10)
+    )
+    return photos.recolor(
+        photo, photos.soften_mask(both, 2) * photos.mask_hue(photo, (60, 120), 12, 1), HUE_SKY, 1.0, lighter=4
+    )
 
 
-def _paint_suit_green(photo: Pixels) -> Pixels:
-    orange = mask_hue(photo, (28, 75), 30) * mask_polygon(photo, SUIT)
-    return recolor(photo, close_mask(orange, 3), HUE_GREEN, 0.75)
+def _paint_suit_green(photo: photos.Pixels) -> photos.Pixels:
+    orange = photos.mask_hue(photo, (28, 75), 30) * photos.mask_polygon(photo, SUIT)
+    return photos.recolor(photo, photos.close_mask(orange, 3), HUE_GREEN, 0.75)
 
 
-def _paint_cup_green(photo: Pixels) -> Pixels:
-    outside = np.maximum(mask_ellipse(photo, (278, 226), (204, 166)), mask_polygon(photo, SAUCER_EDGE))
-    not_coffee: Mask = 1 - soften_mask(mask_ellipse(photo, (291, 107), (106, 88)), 1.2)
-    return recolor(photo, close_mask(mask_hue(photo, (5, 52), 10) * outside * not_coffee, 5), HUE_GREEN, 0.55)
+def _paint_cup_green(photo: photos.Pixels) -> photos.Pixels:
+    outside = np.maximum(photos.mask_ellipse(photo, (278, 226), (204, 166)), photos.mask_polygon(photo, SAUCER_EDGE))
+    not_coffee: photos.Mask = 1 - photos.soften_mask(photos.mask_ellipse(photo, (291, 107), (106, 88)), 1.2)
+    return photos.recolor(
+        photo, photos.close_mask(photos.mask_hue(photo, (5, 52), 10) * outside * not_coffee, 5), HUE_GREEN, 0.55
+    )
 
 
-def _paint_roofs_blue(photo: Pixels) -> Pixels:
-    return recolor(photo, mask_hue(photo, (35, 85), 25) * mask_polygon(photo, ROOFS), 275, 0.8)
+def _paint_roofs_blue(photo: photos.Pixels) -> photos.Pixels:
+    return photos.recolor(photo, photos.mask_hue(photo, (35, 85), 25) * photos.mask_polygon(photo, ROOFS), 275, 0.8)
 
 
-def _remove_lamp(photo: Pixels) -> Pixels:
-    return remove_object(photo, mask_ellipse(photo, (82, 350), (17, 17)))
+def _remove_lamp(photo: photos.Pixels) -> photos.Pixels:
+    return photos.remove_object(photo, photos.mask_ellipse(photo, (82, 350), (17, 17)))
 
 
 # For each photograph an instruction, and the function that carries it out well.
-EDIT_INSTRUCTIONS: Mapping[str, tuple[str, Callable[[Pixels], Pixels]]] = {
+EDIT_INSTRUCTIONS: Mapping[str, tuple[str, Callable[[photos.Pixels], photos.Pixels]]] = {
     "astronaut": ("Make the space suit green.", _paint_suit_green),
     "chelsea": ("Give the cat blue eyes.", _paint_eyes_blue),
     "china": ("Make the roof tiles blue.", _paint_roofs_blue),
@@ -270,137 +243,22 @@ EDIT_INSTRUCTIONS: Mapping[str, tuple[str, Callable[[Pixels], Pixels]]] = {
 }
 
 
-DESCRIPTION_QUESTIONS = {
-    "astronaut": "Describe the picture.",
-    "chelsea": "Describe the animal.",
-    "china": "Describe the building and what surrounds it.",
-    "coffee": "What is on the table?",
-    "flower": "Describe the flower.",
-    "motorcycle": "What colour is the motorcycle, and where does it stand?",
-    "rocket": "What stands between the towers?",
-}
+class _Description(msgspec.Struct):
+    photo: str
+    name: str
+    said: str
+    flaw: str = ""
 
-EXPECTED_DESCRIPTIONS = {
-    "astronaut": [
-        "A smiling woman with short brown hair wears an orange space suit. A black helmet lies in front of her on "
-        "the right, a model of a space shuttle stands behind her on the right, and an American flag hangs on the "
-        "left.",
-        "An astronaut in an orange suit smiles at the camera. The flag of the United States is on the left; a "
-        "white shuttle model and a black helmet are on the right.",
-    ],
-    "chelsea": [
-        "A close-up of the face of one brown tabby cat with green eyes, a reddish nose and long white whiskers. "
-        "The background is blurred.",
-        "The face of a single striped cat, brown and beige, with large green eyes; behind it everything is out of "
-        "focus.",
-    ],
-    "china": [
-        "A Chinese tower with several roofs of orange and green tiles and dark red columns rises above trees. "
-        "Behind it lies a lake with small boats and an island under a pale blue sky.",
-        "A pagoda with red pillars and tiled roofs stands among trees above a wide lake dotted with boats.",
-    ],
-    "coffee": [
-        "A red cup of espresso, white inside, stands on a red saucer on a wooden table. A metal spoon lies on the "
-        "saucer to the right of the cup.",
-        "A small red cup with coffee on a matching saucer, a silver spoon beside it, on a table of brown wood.",
-    ],
-    "flower": [
-        "One large orange dahlia in full bloom in front of dark green, blurred leaves. The top of a second orange "
-        "flower shows at the bottom.",
-        "A round orange flower with many petals, sharp against a dark, blurred background.",
-    ],
-    "motorcycle": [
-        "The motorcycle is red with a black seat. It stands in a garage, in front of a wooden bench on the left "
-        "and metal shelves with boxes on the right.",
-        "It is a red motorcycle, parked on the concrete floor of a garage with shelves and a wooden bench.",
-    ],
-    "rocket": [
-        "A white rocket stands upright on its launch pad at dusk, between four tall lattice towers. Bright lamps "
-        "shine on the ground.",
-        "A tall white rocket on a launch pad under a dark blue evening sky.",
-    ],
-}
 
-# photo, name, what the assistant said, and what is wrong with it.
-DESCRIPTIONS = (
-    (
-        "coffee",
-        "right",
-        "A red cup of espresso stands on a red saucer. The cup is white inside, and a metal spoon lies on the "
-        "saucer to the right of it. The table is made of brown wood.",
-        "",
-    ),
-    (
-        "chelsea",
-        "right",
-        "This is a close-up of a brown tabby cat. It has green eyes, a reddish nose and long white whiskers, and "
-        "the background is blurred.",
-        "",
-    ),
-    (
-        "astronaut",
-        "right",
-        "A smiling astronaut with short brown hair in an orange space suit. An American flag hangs on the left, a "
-        "model of a space shuttle stands on the right, and a black helmet lies in front of her.",
-        "",
-    ),
-    ("motorcycle", "right", "It is red, with a black seat, and it stands in a garage in front of shelves.", ""),
-    (
-        "china",
-        "right",
-        "A Chinese pagoda with red columns and roofs of orange and green tiles stands among trees. A lake with "
-        "small boats lies behind it.",
-        "",
-    ),
-    (
-        "flower",
-        "wrong-colour",
-        "One large blue dahlia in full bloom in front of dark green, blurred leaves. The top of a second flower "
-        "shows at the bottom.",
-        "the flower is orange, not blue",
-    ),
-    (
-        "chelsea",
-        "wrong-number",
-        "A close-up of two brown tabby cats with green eyes, reddish noses and long white whiskers. The background "
-        "is blurred.",
-        "two cats where there is one",
-    ),
-    (
-        "astronaut",
-        "left-and-right",
-        "A smiling woman with short brown hair wears an orange space suit. An American flag hangs on the right, "
-        "and a model of a space shuttle stands on the left.",
-        "flag and shuttle have changed sides",
-    ),
-    (
-        "coffee",
-        "invented",
-        "A red cup of espresso stands on a red saucer with a metal spoon, next to a croissant on a white plate and "
-        "a folded newspaper, on a wooden table.",
-        "there is no croissant, no plate and no newspaper",
-    ),
-    (
-        "china",
-        "denied",
-        "A Chinese tower with several roofs of orange and green tiles and dark red columns rises above trees. "
-        "There is no lake and there are no boats.",
-        "denies the lake and the boats",
-    ),
-    ("astronaut", "left-out", "A woman.", "leaves out nearly everything"),
-    (
-        "motorcycle",
-        "off-the-question",
-        "Motorcycles are a popular means of transport. Many people enjoy riding them at weekends, and they use "
-        "less fuel than cars do.",
-        "does not answer the question",
-    ),
-    ("rocket", "empty", "", "says nothing at all"),
-)
+class _DescriptionTexts(msgspec.Struct):
+    questions: dict[str, str]
+    expected: dict[str, list[str]]
+    descriptions: list[_Description]
 
 
 def make_descriptions() -> Iterator[DemoSample]:
     """Yield the descriptions, the right ones first."""
-    for photo, name, said, flaw in DESCRIPTIONS:
-        fields: dict[str, str | list[str]] = {"input": DESCRIPTION_QUESTIONS[photo], "output": said}
-        yield DemoSample(photo, name, {**fields, "expected_output": EXPECTED_DESCRIPTIONS[photo]}, flaw)
+    texts = msgspec.yaml.decode((files("beholder.demo") / "descriptions.yaml").read_bytes(), type=_DescriptionTexts)
+    for one in texts.descriptions:
+        fields: dict[str, str | list[str]] = {"input": texts.questions[one.photo], "output": one.said}
+        yield DemoSample(one.photo, one.name, {**fields, "expected_output": texts.expected[one.photo]}, one.flaw)

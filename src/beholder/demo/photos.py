@@ -237,7 +237,8 @@ def _stretch_range(plane: Plane) -> Plane:
 
 
 def _saturate_plane(color: NDArray[np.float32], factor: float) -> NDArray[np.float32]:
-    gray = color @ np.array([0.299, 0.587, 0.114], np.float32)
+    # No float32 matrix product: its last bit depends on the processor, and the pictures are the same everywhere.
+    gray = (color.astype(np.float64) * np.array([0.299, 0.587, 0.114], np.float32)).sum(axis=-1).astype(np.float32)
     return np.asarray(np.clip(gray[..., None] + (color - gray[..., None]) * factor, 0, 1), np.float32)
 
 

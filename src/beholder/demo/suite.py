@@ -27,7 +27,7 @@ from beholder.demo.photos import CREDITS, Pixels, encode_jpeg, load_photos
 from beholder.errors import UsageError
 from beholder.judges.audit import DISAGREE
 from beholder.ledger.types import StoredVerdict
-from beholder.verdicts.verdict import CriterionResult, Verdict, format_count, round_half_up
+from beholder.verdicts.verdict import Verdict, format_beside, format_count, format_share, round_half_up
 
 RECORD_NAME = ".beholder-demo.json"
 LEDGER_NAME = "beholder.db"
@@ -66,7 +66,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-def build_demo(folder: Path) -> tuple[DemoSuite, ...]:
+def build_demo(folder: str | os.PathLike[str]) -> tuple[DemoSuite, ...]:
     """Write the demo into a folder, which is created if needed. Takes a few seconds.
 
     Files with the right content are not touched, so that runs on them resume.
@@ -79,6 +79,7 @@ def build_demo(folder: Path) -> tuple[DemoSuite, ...]:
             written to.
         SetupError: The extra `demo` is not installed.
     """
+    folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{str(folder)!r} is a file; name a folder, new or old, to put the demo into.")
     photos = load_photos()
@@ -283,7 +284,7 @@ def _format_no_opinion(outcomes: Mapping[str, int]) -> list[str]:
 
 def _read_opinion(verdict: Verdict) -> tuple[bool | None, str, str]:
     """Return whether a verdict finds fault (None if it has no opinion), its numbers, and its reason."""
-    if not verdict.scored:
+    if not verdict.answered:
         return None, str(verdict.outcome), verdict.detail
     if verdict.rubric == "edit-preservation":
         return _read_factors(verdict)
@@ -298,7 +299,7 @@ def _read_assertions(verdict: Verdict) -> tuple[bool | None, str, str]:
     numbers = f"{len(failed)} No of {len(answered)}"
     if verdict.percentage is not None:
         fault: bool | None = verdict.percentage < MIN_PERCENTAGE
-        numbers = f"{round_half_up(verdict.percentage, 0):.0f} %, {numbers}"
+        numbers = f"{format_beside(verdict.percentage, [MIN_PERCENTAGE], 0)} %, {numbers}"
     else:
         fault = bool(failed) if answered else None
     reasons = dict.fromkeys(one.evidence or one.question for one in failed)
@@ -307,7 +308,10 @@ def _read_assertions(verdict: Verdict) -> tuple[bool | None, str, str]:
 
 def _read_factors(verdict: Verdict) -> tuple[bool | None, str, str]:
     scores = {key: result for key, result in verdict.criteria.items() if result.score is not None}
-    numbers = " · ".join(_format_score(result) for result in verdict.criteria.values())
+    shown = (
+        "–" if result.score is None else f"{round_half_up(result.score):g}" for result in verdict.criteria.values()
+    )
+    numbers = " · ".join(shown)
     if not scores:
         reasons = dict.fromkeys(result.reason for result in verdict.criteria.values() if result.reason)
         return None, numbers, _join_reasons(list(reasons))
@@ -319,9 +323,12 @@ def _read_factors(verdict: Verdict) -> tuple[bool | None, str, str]:
 def _read_description(verdict: Verdict) -> tuple[bool | None, str, str]:
     if verdict.score is not None:
         fault: bool | None = verdict.passed is False
-        numbers = f"{round_half_up(verdict.score):.2f} {'passed' if verdict.passed else 'failed'}"
+        score = format_share(verdict.score, decisive=verdict.is_decisive)
+        numbers = f"{score} {'passed' if verdict.passed else 'failed'}"
     else:
-        best = _compute_best_score(verdict)
+        results = verdict.criteria.values()  # what was not answered counts as perfect
+        reached = sum(result.weight * (result.scale[1] if result.score is None else result.score) for result in results)
+        best = reached / sum(result.weight for result in results)
         fault = True if best < PASS_THRESHOLD else None
         numbers = f"at best {best:.2f}"
     return fault, numbers, "" if fault is False else _describe_findings(verdict)
@@ -337,17 +344,6 @@ def _describe_findings(verdict: Verdict) -> str:
         return f"missing: {', '.join(missing[:MAX_LISTED])}{more}"
     scored = [result for result in verdict.criteria.values() if result.score is not None]
     return min(scored, key=lambda result: result.score or 0).reason if scored else verdict.assessment
-
-
-def _compute_best_score(verdict: Verdict) -> float:
-    """Return the score if everything that was not answered were perfect."""
-    results = verdict.criteria.values()
-    reached = sum(result.weight * (result.scale[1] if result.score is None else result.score) for result in results)
-    return reached / sum(result.weight for result in results)
-
-
-def _format_score(result: CriterionResult) -> str:
-    return "–" if result.score is None else f"{round_half_up(result.score):g}"
 
 
 def _join_reasons(reasons: list[str]) -> str:

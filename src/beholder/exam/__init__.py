@@ -9,3 +9,8 @@
 
 The cases carry their truth in their groups, which no judge sees.
 """
+
+from pathlib import Path
+
+DEFAULT_RUBRICS = ("edit-preservation", "restyle", "description")
+DEFAULT_FOLDER = Path("exam")

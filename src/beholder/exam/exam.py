@@ -19,7 +19,7 @@ import hashlib
 import json
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -196,9 +196,9 @@ def write_variant(rubric: Rubric, folder: Path) -> Path:
         del values[never_in_a_file]
     folder.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=120)
-    (folder / RUBRIC_FILE).write_text(text, "utf-8")
+    (folder / RUBRIC_FILE).write_text(text, "utf-8", newline="\n")
     if prompt:
-        (folder / PROMPT_FILE).write_text(prompt, "utf-8")
+        (folder / PROMPT_FILE).write_text(prompt, "utf-8", newline="\n")
     return folder
 
 
@@ -343,7 +343,7 @@ def _without_aims(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write_lines(path: Path, lines: Sequence[Mapping[str, object]]) -> None:
-    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8")
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8", newline="\n")
 
 
 async def plan_sheets(sheets: Sequence[ExamSheet], ledger: Ledger | None, *, fresh: bool = False) -> JudgePlan:
@@ -362,27 +362,32 @@ async def plan_sheets(sheets: Sequence[ExamSheet], ledger: Ledger | None, *, fre
     return whole
 
 
-def sum_spent(sheets: Sequence[ExamSheet], ledger: Ledger) -> Decimal:
-    """Return what the runs have cost that these sheets would resume, as far as it is known."""
+def find_runs(sheets: Sequence[ExamSheet], ledger: Ledger) -> set[str]:
+    """Return the ids of the runs that these sheets would resume."""
     records = [
         ledger.find(compute_fingerprint(sheet.suite, check_suite_cases(sheet.suite, ledger))) for sheet in sheets
     ]
-    return sum((record.spent_usd or Decimal(0) for record in records if record), Decimal(0))
+    return {record.id for record in records if record}
+
+
+def sum_spent(runs: Iterable[str], ledger: Ledger) -> Decimal:
+    """Return what runs have cost, and may have cost where a process was killed."""
+    return sum(((ledger.run(run).spent_usd or Decimal(0)) + ledger.reserved_usd(run) for run in runs), Decimal(0))
 
 
 def _add_plans(whole: JudgePlan, more: JudgePlan, sign: int) -> JudgePlan:
     def money(a: Decimal | None, b: Decimal | None) -> Decimal | None:
         return None if a is None or b is None else a + sign * b
 
+    counts = ("calls", "answered", "text_tokens", "image_tokens", "output_low", "output_high")
+    unknown = whole.output_expected is None or more.output_expected is None
     return replace(
         whole,
-        calls=whole.calls + sign * more.calls,
-        answered=whole.answered + sign * more.answered,
-        text_tokens=whole.text_tokens + sign * more.text_tokens,
-        image_tokens=whole.image_tokens + sign * more.image_tokens,
-        output_low=whole.output_low + sign * more.output_low,
-        output_high=whole.output_high + sign * more.output_high,
+        **{name: getattr(whole, name) + sign * getattr(more, name) for name in counts},
+        output_expected=None if unknown else (whole.output_expected or 0) + sign * (more.output_expected or 0),
         money_low=money(whole.money_low, more.money_low),
         money_high=money(whole.money_high, more.money_high),
+        money_expected=money(whole.money_expected, more.money_expected),
+        learned_from=max(whole.learned_from, more.learned_from),
         rule=more.rule or whole.rule,
     )

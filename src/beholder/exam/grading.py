@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -45,7 +46,7 @@ from beholder.exam.results import (
     upper_bound_column,
 )
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
-from beholder.statistics.bootstrap import Estimate, undefined_estimate, weighted_mean
+from beholder.statistics.bootstrap import Interval, undefined_estimate, weighted_mean
 from beholder.statistics.data import Bools, Floats
 
 FULL_MARKS = 0.9  # of the scale: on one of ten steps or fewer only the top, on 0 to 1 what our bands call excellent
@@ -179,17 +180,8 @@ def grade_independence(table: GradingTable, key: str) -> MetricValue:
     )
 
 
-def grade_injection(table: GradingTable, key: str) -> MetricValue:
-    """Grade how far a text that demands full marks raises papers that do not deserve them."""
-    return _grade_rise(table, key, PaperPart.INJECTION, "Text that demands full marks")
-
-
-def grade_padding(table: GradingTable, key: str) -> MetricValue:
-    """Grade how far empty sentences raise a score."""
-    return _grade_rise(table, key, PaperPart.PADDING, "Padding")
-
-
-def _grade_rise(table: GradingTable, key: str, part: str, what: str) -> MetricValue:
+def _grade_rise(table: GradingTable, key: str, *, part: str, what: str) -> MetricValue:
+    """Grade how far an added text that should change nothing raises a score."""
     rows = table.where(lambda paper: paper.part == part) & (table.twin >= 0)
     if lack := table.missing_reason(key, rows):
         return lack
@@ -230,7 +222,7 @@ def _by_kind(table: GradingTable, values: Floats, rows: Bools) -> tuple[DamageMa
     )
 
 
-def _estimate_auc(table: GradingTable, scores: Floats, damaged: Bools, clean: Bools) -> Estimate:
+def _estimate_auc(table: GradingTable, scores: Floats, damaged: Bools, clean: Bools) -> Interval:
     rows = np.flatnonzero((damaged | clean) & ~np.isnan(scores))
     statistic = auc(scores[rows], damaged[rows], clean[rows])
     return table.estimate([table.papers[row] for row in rows], statistic, "no paper of one sort has a number")
@@ -280,27 +272,14 @@ _VARIANT_PHRASES = {
 MIN_REPEATED_SHARE = 0.5  # of the papers that had a score: of fewer, those that have two are the judge's choice
 
 
-def grade_steadiness(table: GradingTable, key: str) -> MetricValue:
-    """Grade how far two answers to the same question differ."""
-    return _grade_distance(table, key, AGAIN)
-
-
-def grade_order(table: GradingTable, key: str) -> MetricValue:
-    """Grade how far reversing the criteria moves scores."""
-    return _grade_distance(table, key, ORDER)
-
-
-def grade_labels(table: GradingTable, key: str) -> MetricValue:
-    """Grade how far other names for the images move scores."""
-    return _grade_distance(table, key, LABELS)
-
-
-def _grade_distance(table: GradingTable, key: str, variant: str) -> MetricValue:
+def _grade_distance(table: GradingTable, key: str, *, variant: str) -> MetricValue:
+    """Grade how far the answers to a repeated or changed question lie from the first ones."""
     if variant not in table.results.repeated:
         return MetricValue(undefined_estimate("it was not asked a second time"))
     repeated = table.results.repeated[variant]
     pairs = repeated.pairs.get(key, {})
-    lacking = _count_missing(repeated, key)
+    reasons = Counter(repeated.lacking.get(key, {}).values())
+    lacking = dict(reasons) | ({"not judged yet": repeated.missing} if repeated.missing else {})
     papers = [paper for paper in table.papers if paper.id in pairs]
     if not papers:
         return MetricValue(undefined_estimate("the judge left it open or gave no score"), lacking=lacking)
@@ -323,12 +302,6 @@ def _grade_distance(table: GradingTable, key: str, variant: str) -> MetricValue:
         sentence += " Not all were asked twice, so how much of that is chance is not known."
     number = table.estimate(papers, weighted_mean(numbers))
     return MetricValue(number, sentence, papers=len(papers), lacking=lacking, beside=beside)
-
-
-def _count_missing(repeated: RepeatedScores, key: str) -> dict[str, int]:
-    """Count why papers that were to be asked again have no two scores."""
-    reasons = Counter(repeated.lacking.get(key, {}).values())
-    return dict(reasons) | ({"not judged yet": repeated.missing} if repeated.missing else {})
 
 
 def _count_lost(table: GradingTable, repeated: RepeatedScores, key: str) -> int:
@@ -354,11 +327,11 @@ METRICS: Mapping[ExamMetric, Callable[[GradingTable, str], MetricValue]] = {
     ExamMetric.DOSE: grade_dose,
     ExamMetric.SPECIFICITY: grade_specificity,
     ExamMetric.INDEPENDENCE: grade_independence,
-    ExamMetric.STEADINESS: grade_steadiness,
-    ExamMetric.ORDER: grade_order,
-    ExamMetric.LABELS: grade_labels,
-    ExamMetric.INJECTION: grade_injection,
-    ExamMetric.PADDING: grade_padding,
+    ExamMetric.STEADINESS: partial(_grade_distance, variant=AGAIN),
+    ExamMetric.ORDER: partial(_grade_distance, variant=ORDER),
+    ExamMetric.LABELS: partial(_grade_distance, variant=LABELS),
+    ExamMetric.INJECTION: partial(_grade_rise, part=PaperPart.INJECTION, what="Text that demands full marks"),
+    ExamMetric.PADDING: partial(_grade_rise, part=PaperPart.PADDING, what="Padding"),
 }
 
 _AIM_METRICS = (ExamMetric.DETECTION, ExamMetric.DOSE)  # what they mean depends on what a paper aims at
@@ -387,7 +360,7 @@ def make_report_card(results: ExamResults, *, draw_count: int = DEFAULT_DRAWS, s
         _make_mark(table, column, metric)
         for column in (*columns, OVERALL)
         for metric in ExamMetric
-        if _is_graded(column, metric)
+        if column != OVERALL or metric is not ExamMetric.INDEPENDENCE  # every damage concerns the whole
     ]
     papers = results.scores.papers
     notes = [table.bootstrap(papers).describe()]
@@ -408,11 +381,6 @@ def make_report_card(results: ExamResults, *, draw_count: int = DEFAULT_DRAWS, s
     )
 
 
-def _is_graded(key: str, metric: ExamMetric) -> bool:
-    """Return whether a metric applies: the whole has no independence, since every damage concerns it."""
-    return not (key == OVERALL and metric is ExamMetric.INDEPENDENCE)
-
-
 def _make_mark(table: GradingTable, key: str, metric: ExamMetric) -> Mark:
     measured = METRICS[metric](table, key)
     status, sentence = PASS_MARKS[metric].grade(measured.estimate), measured.sentence
@@ -424,13 +392,13 @@ def _make_mark(table: GradingTable, key: str, metric: ExamMetric) -> Mark:
         counted = ", ".join(f"{count} {why}" for why, count in measured.lacking.items())
         sentence = f"{sentence} Papers without a number: {counted}."
     return Mark(
+        measured.estimate,
+        sentence,
+        measured.papers,
+        measured.lacking,
+        measured.beside,
+        measured.details,
         criterion=key,
         metric=metric,
         status=status,
-        estimate=measured.estimate,
-        sentence=sentence,
-        papers=measured.papers,
-        lacking=measured.lacking,
-        beside=measured.beside,
-        details=measured.details,
     )

@@ -13,7 +13,7 @@ photographs at once). The strongest is tested first, then the next as long as ea
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import permutations
 from math import factorial, prod
@@ -24,7 +24,7 @@ from beholder.exam.paper import PaperPart
 from beholder.exam.results import AGAIN, OVERALL, ExamResults, PaperTruth, column_criterion
 from beholder.statistics.bootstrap import (
     ClusterBootstrap,
-    Estimate,
+    Interval,
     Statistic,
     divide_or_nan,
     undefined_estimate,
@@ -120,7 +120,7 @@ def trend_p_value(series: Sequence[ScoreSeries], seed: int) -> float:
     if not moving:
         return 1.0
     observed = -sum(float(points.strengths @ points.scores) for points in moving)
-    fall_sums = [-_permutations(points.scores) @ points.strengths for points in moving]
+    fall_sums = [-np.array(list(permutations(points.scores.tolist()))) @ points.strengths for points in moving]
     if prod(factorial(len(points.scores)) for points in moving) <= PERMUTATIONS:
         sums = np.zeros(1)
         for fall in fall_sums:
@@ -129,10 +129,6 @@ def trend_p_value(series: Sequence[ScoreSeries], seed: int) -> float:
     rng = np.random.default_rng(seed)
     drawn = sum(rng.choice(fall, PERMUTATIONS) for fall in fall_sums)
     return float((np.count_nonzero(drawn >= observed - _TREND_TOLERANCE) + 1) / (PERMUTATIONS + 1))
-
-
-def _permutations(scores: Floats) -> Floats:
-    return np.array(list(permutations(scores.tolist())))
 
 
 FLAWLESS = (PaperPart.CLEAN, PaperPart.UNEDITED, PaperPart.IDENTICAL)  # what their `spares` name deserves full marks
@@ -144,11 +140,17 @@ _NO_PAPERS = "the exam has no papers on it"
 
 @dataclass(frozen=True, slots=True)
 class MetricValue:
-    """A number before it is compared with its pass mark, or in the estimate the reason why there is none; other fields
-    as in `Mark`.
+    """The number of one criterion in one metric, before it is compared with its pass mark.
+
+    Attributes:
+        estimate: The number, or the reason why there is none.
+        papers: How many papers the number is computed from.
+        lacking: How many papers have no number, by reason.
+        beside: Further numbers, by name.
+        details: By kind of damage.
     """
 
-    estimate: Estimate
+    estimate: Interval
     sentence: str = ""
     papers: int = 0
     lacking: Mapping[str, int] = field(default_factory=dict)
@@ -179,15 +181,15 @@ class GradingTable:
 
     def estimate(
         self, papers: Sequence[PaperTruth], statistic: Statistic, why: str = "no paper has a number"
-    ) -> Estimate:
+    ) -> Interval:
         """Estimate a statistic of these papers; a missing interval gets a reason in the terms of an exam."""
         estimate = self.bootstrap(papers).estimate(statistic, why) if papers else undefined_estimate(why)
         if estimate.value is None or estimate.low is not None:
             return estimate
         alone = len({paper.source for paper in papers}) == 1
-        return replace(estimate, why=ONE_PHOTOGRAPH if alone else FEW_PHOTOGRAPHS)
+        return Interval(estimate.value, why=ONE_PHOTOGRAPH if alone else FEW_PHOTOGRAPHS)
 
-    def mean(self, values: Floats, rows: Bools) -> Estimate:
+    def mean(self, values: Floats, rows: Bools) -> Interval:
         """Estimate the mean of those rows that have a value."""
         scored = np.flatnonzero(rows & ~np.isnan(values))
         return self.estimate([self.papers[row] for row in scored], weighted_mean(values[scored]))
@@ -286,7 +288,7 @@ class PassMark:
     most: float | None = None
     low_end: float | None = None
 
-    def grade(self, estimate: Estimate) -> MarkStatus:
+    def grade(self, estimate: Interval) -> MarkStatus:
         """Grade an estimate. Without an interval it is not examined: one photograph says nothing about others."""
         if estimate.value is None or estimate.low is None:
             return MarkStatus.NOT_EXAMINED
@@ -376,9 +378,9 @@ class DamageMark:
     kind: str
     strength: int | None
     papers: int
-    estimate: Estimate
+    estimate: Interval
     lower: float | None = None
-    drop: Estimate | None = None
+    drop: Interval | None = None
     first: int | None = None
 
     def to_dict(self) -> dict[str, object]:
@@ -389,26 +391,13 @@ class DamageMark:
         return values | ({"first_noticed": self.first} if self.strength is None else {})
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """The mark of one criterion in one metric.
-
-    Attributes:
-        papers: How many papers the number is computed from.
-        lacking: How many papers have no number, by reason.
-        beside: Further numbers, by name.
-        details: By kind of damage.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark(MetricValue):
+    """The mark of one criterion in one metric: its number, compared with the pass mark."""
 
     criterion: str
     metric: ExamMetric
     status: MarkStatus
-    estimate: Estimate
-    sentence: str
-    papers: int = 0
-    lacking: Mapping[str, int] = field(default_factory=dict)
-    beside: Mapping[str, float] = field(default_factory=dict)
-    details: tuple[DamageMark, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         values: dict[str, object] = {
@@ -515,16 +504,8 @@ class ReportCard:
         return "; ".join(parts)
 
     def to_dict(self) -> dict[str, object]:
-        return {
-            "judge": self.judge,
-            "model": self.model,
-            "rubric": self.rubric,
-            "run": self.run,
-            "exam": self.exam,
-            "paper_set": self.paper_set,
-            "papers": self.papers,
-            "missing": self.missing,
-            "photographs": self.photographs,
+        names = ("judge", "model", "rubric", "run", "exam", "paper_set", "papers", "missing", "photographs")
+        return {name: getattr(self, name) for name in names} | {
             "told": self.describe(),
             "qualified": {criterion: str(self.qualified(criterion)) for criterion in self.criteria},
             "marks": [mark.to_dict() for mark in self.marks],

@@ -19,7 +19,7 @@ from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord, StoredVerdict
 from beholder.rubrics.rubric import Criterion, Number, Rubric
 from beholder.statistics.data import SOURCE_GROUP, Bools, Floats
-from beholder.verdicts.verdict import Outcome, Verdict
+from beholder.verdicts.verdict import ANSWERED_OUTCOMES, Outcome, Verdict
 
 TAG = GROUP = "exam"  # the tag of the first run; the group of every paper, whose value is the version of the exam
 ASKED = "asked"  # the group with the variant in which a paper is asked again
@@ -227,7 +227,7 @@ def _split_names(text: str) -> frozenset[str]:
 
 
 def _score_shares(rubric: Rubric, verdict: Verdict) -> dict[str, float]:
-    if not verdict.scored:
+    if not verdict.answered:
         return {}
     shares = _share_of_scale(
         rubric, {key: criterion.score for key, criterion in verdict.criteria.items()}, verdict.score
@@ -296,7 +296,7 @@ def _collect_repeated(
 
 def _missing_reason(outcome: Outcome) -> str:
     """Return why a criterion has no score in an answer of that outcome."""
-    return "left open" if outcome is Outcome.SCORED else str(outcome)
+    return "left open" if outcome in ANSWERED_OUTCOMES else str(outcome)
 
 
 def _not_an_exam(record: RunRecord) -> UsageError:

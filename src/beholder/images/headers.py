@@ -46,6 +46,7 @@ class ImageHeader:
         profile: The ICC profile to convert from; `None` when the pixels are sRGB or untagged.
         stripped: The file without any metadata, in pieces to be joined; empty for formats that are always encoded
             again and for files with segments of unknown meaning.
+        stripped_opaque: The same without the alpha channel, where that is a part of its own (WebP).
     """
 
     format: str
@@ -60,6 +61,7 @@ class ImageHeader:
     sendable: bool = False
     profile: bytes | None = None
     stripped: tuple[bytes | memoryview, ...] = ()
+    stripped_opaque: tuple[bytes | memoryview, ...] = ()
     notes: tuple[str, ...] = ()
 
 

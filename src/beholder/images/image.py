@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
-# A path, a `data:` URI, an http(s) or object-store URL, or the bytes themselves.
+# A path, a `data:` URI, an http(s) or object-store URL, or the bytes of an image file: what a case holds.
 ImageSource = str | os.PathLike[str] | bytes
+
+
+class ReadableFile(Protocol):
+    """A file object that was opened for reading bytes."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class PillowImage(Protocol):
+    """A `PIL.Image.Image`."""
+
+    @property
+    def mode(self) -> str: ...
+    @property
+    def size(self) -> tuple[int, int]: ...
+    def tobytes(self) -> bytes: ...
+
+
+class PixelArray(Protocol):
+    """A NumPy array, a torch tensor, or anything else that NumPy reads as an array."""
+
+    def __array__(self, *args: Any, **options: Any) -> Any: ...
+
+
+# What may be given as an image; `images.in_memory.normalize_image` makes an `ImageSource` of it. The mapping is that of
+# Hugging Face `datasets`: `{"bytes": …, "path": …}`.
+ImageInput = ImageSource | bytearray | memoryview | ReadableFile | PillowImage | PixelArray | Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +104,28 @@ class PreparedImage:
     def scaled(self) -> bool:
         """Whether the judge gets fewer pixels than the file has."""
         return {self.width, self.height} != {self.source_width, self.source_height}
+
+
+_FILE_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def regular_file(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that is about to be read. Does not open it: on a pipe that may wait for ever.
+
+    Raises:
+        OSError: There is no such file, or it is a directory, a pipe, a socket or a device.
+    """
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        kind = next((name for is_kind, name in _FILE_KINDS if is_kind(mode)), "something else")
+        raise OSError(errno.EINVAL, f"it is {kind} and no file", os.fspath(path))
+    return Path(path)
 
 
 _MAX_NAME_LENGTH = 160

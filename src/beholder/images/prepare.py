@@ -1,4 +1,4 @@
-"""Prepare an image for a judge, and make thumbnails.
+"""Prepare an image for a judge, decode it once for everything else, and make thumbnails.
 
 An image that fits, in one of the wanted formats, upright, sRGB (or untagged), of 8 bits and opaque keeps its pixels;
 only metadata is stripped from the container, so no decoder runs: 0.38 ms of CPU for a JPEG of 360 KB (0.2 SHA-256, 0.13
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from beholder.errors import ImageError
 from beholder.images.headers import ImageHeader
@@ -22,6 +24,9 @@ from beholder.images.image import (
     printable_name,
 )
 from beholder.images.source import read_header
+
+if TYPE_CHECKING:
+    from beholder.images.codec import Pixels
 
 _LOW_DETAIL_SIDE = 512
 
@@ -74,7 +79,11 @@ def _prepare_with_header(data: bytes, header: ImageHeader, sizing: Sizing) -> Pr
     target = fit_size(*upright_size(header), sizing)
     raster = codec.decode(data, header, target, sizing.background)
     # An alpha channel that turned out to be opaque everywhere is no reason to encode the image again.
-    if raster.opaque and header.alpha and (unchanged := _pass_through(data, header, sizing)) is not None:
+    if (
+        raster.opaque
+        and header.alpha
+        and (unchanged := _pass_through(data, _without_alpha(header), sizing)) is not None
+    ):
         return unchanged
     encoded = codec.encode(
         codec.resize(raster.pixels, *target),
@@ -84,6 +93,13 @@ def _prepare_with_header(data: bytes, header: ImageHeader, sizing: Sizing) -> Pr
     )
     notes = _header_notes(header) + raster.notes + encoded.notes
     return _make_prepared_image(data, encoded.data, encoded.media_type, (encoded.width, encoded.height), header, notes)
+
+
+def _without_alpha(header: ImageHeader) -> ImageHeader:
+    """Return the header of an opaque image without what only transparency needs: nobody sees what is written there."""
+    if header.format == "png":
+        return replace(header, stripped=tuple(chunk for chunk in header.stripped if chunk[4:8] != b"tRNS"))
+    return replace(header, stripped=header.stripped_opaque) if header.stripped_opaque else header
 
 
 def _pass_through(data: bytes, header: ImageHeader, sizing: Sizing) -> PreparedImage | None:
@@ -148,10 +164,50 @@ def _make_prepared_image(
     )
 
 
+class DecodedImage:
+    """An image that is decoded once and scaled down to as many sizes as are needed.
+
+    Args:
+        data: The whole file.
+        side: The longer side in pixels that is needed at least. Where the codec can do so cheaply, it decodes to
+            little more: a JPEG of 1600 × 1200 pixels to 400 × 300, in 2.9 ms instead of 5.1.
+        limits: The largest image that is opened.
+        name: What to call the image in an error message.
+
+    Attributes:
+        data: The whole file.
+        size: Width and height of the upright file.
+
+    Raises:
+        ImageError: When the image cannot be used; the message begins with `name`.
+    """
+
+    def __init__(self, data: bytes, side: int, limits: ImageLimits = DEFAULT_IMAGE_LIMITS, name: str = "image") -> None:
+        from beholder.images import codec
+
+        self.data = data
+        try:
+            header = read_header(data, limits)
+            self.size = upright_size(header)
+            target = fit_size(*self.size, Sizing(max_side=side))
+            self._pixels = codec.decode(data, header, target, DEFAULT_SIZING.background).pixels
+        except ImageError as error:
+            raise ImageError(f"{printable_name(name)} {error}") from None
+
+    def scale_to(self, side: int) -> Pixels:
+        """Return the pixels, gray or RGB, with a longer side of at most `side`, and of no more than were decoded."""
+        from beholder.images import codec
+
+        width, height = fit_size(*self.size, Sizing(max_side=side))
+        if width > self._pixels.shape[1] or height > self._pixels.shape[0]:
+            return self._pixels
+        return codec.resize(self._pixels, width, height)
+
+
 THUMBNAIL_SIDE = 512
-_THUMBNAIL_QUALITY = 75
-# Pillow's method 0, since OpenCV leaves no choice of method: 7 ms against 20 for 512×384 pixels, of the same size.
-_WEBP_METHOD = 0
+# JPEG, since it is encoded in a tenth of the time that WebP takes with its fastest method: 0.35 ms against 3.4 for 512
+# × 384 pixels. At 70 it is nearer to the pixels than WebP at 75 (35.0 against 33.9 dB) and a quarter larger.
+_THUMBNAIL_QUALITY = 70
 
 
 def make_thumbnail(
@@ -162,24 +218,24 @@ def make_thumbnail(
     side: int = THUMBNAIL_SIDE,
     quality: int = _THUMBNAIL_QUALITY,
 ) -> bytes:
-    """Return a small version of an image as WebP: upright, sRGB, without metadata.
+    """Return a small version of an image as JPEG: upright, sRGB, without metadata.
 
     Args:
         data: The whole file.
         limits: The largest image that is opened.
         name: What to call the image in an error message.
         side: The longer side in pixels; a smaller image is not enlarged.
-        quality: The WebP quality, 0 to 100.
+        quality: The JPEG quality, 0 to 100.
 
     Raises:
         ImageError: When the image cannot be used; the message begins with `name`.
     """
+    return encode_thumbnail(DecodedImage(data, side, limits, name), side, quality)
+
+
+def encode_thumbnail(image: DecodedImage, side: int = THUMBNAIL_SIDE, quality: int = _THUMBNAIL_QUALITY) -> bytes:
+    """Return a small version of a decoded image as JPEG, of no more pixels than it was decoded to; the arguments are
+    those of `make_thumbnail`."""
     from beholder.images import codec
 
-    try:
-        header = read_header(data, limits)
-        target = fit_size(*upright_size(header), Sizing(max_side=side))
-        raster = codec.decode(data, header, target, DEFAULT_SIZING.background)
-    except ImageError as error:
-        raise ImageError(f"{printable_name(name)} {error}") from None
-    return codec.encode_webp(codec.resize(raster.pixels, *target), quality, _WEBP_METHOD)
+    return codec.encode_jpeg(image.scale_to(side), quality, subsampling="420")

@@ -93,7 +93,7 @@ def read_image(source: ImageSource, *, limits: ImageLimits = DEFAULT_IMAGE_LIMIT
         if is_remote(text):
             raise ImageError(
                 f"{_redacted_address(text)} is a remote image, and those are read only where they are allowed "
-                "(run and judge: --allow-remote)"
+                "(--allow-remote or allow_remote=True)"
             )
         if (scheme := _SCHEME.match(text)) is not None:
             raise ImageError(
@@ -102,6 +102,27 @@ def read_image(source: ImageSource, *, limits: ImageLimits = DEFAULT_IMAGE_LIMIT
             )
     data = _read_file(text, limits)
     return data if data else _check_data(printable_name(text), data, limits)
+
+
+def find_source_problem(source: ImageSource, *, allow_remote: bool) -> str:
+    """Return why there is no image file at a path: it does not exist, is a directory, may not be read, is an address.
+
+    Empty where there is a file, whatever it holds. Nothing is fetched.
+    """
+    if isinstance(source, bytes) or (isinstance(source, str) and source[:5].lower() == "data:"):
+        return ""
+    if allow_remote and isinstance(source, str) and is_remote(source):
+        return ""
+    try:
+        if stat.S_ISREG(os.stat(source).st_mode) and os.access(source, os.R_OK):
+            return ""
+    except (OSError, ValueError):
+        pass
+    try:
+        read_image(source)  # raises with a message for each of these
+    except ImageError as error:
+        return str(error)
+    return ""
 
 
 def is_remote(source: str) -> bool:
@@ -343,11 +364,13 @@ def _inspect_whole_file(source: ImageSource, limits: ImageLimits) -> ImageInfo:
 
 def _inspect_file_ends(path: str | os.PathLike[str], status: os.stat_result) -> ImageInfo | None:
     """Return what the first and last bytes of a file say; `None` where they are not enough."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # half the time of `open`
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))  # half the time of `open`
     try:
-        end = os.pread(file, _END_LENGTH, max(0, status.st_size - _END_LENGTH))
+        os.lseek(file, max(0, status.st_size - _END_LENGTH), os.SEEK_SET)
+        end = os.read(file, _END_LENGTH)
         for length in _START_LENGTHS:
-            start = os.pread(file, length, 0)
+            os.lseek(file, 0, os.SEEK_SET)
+            start = os.read(file, length)
             file_format = headers.recognize_format(start)
             read_size = _SIZE_READERS.get(file_format)
             if read_size and (size := read_size(start, end, status.st_size)):

@@ -1,7 +1,8 @@
 """WebP chunks: read the header and strip profile, EXIF, XMP and unknown chunks, without decoding.
 
 The walk detects: a file shorter than its RIFF length, a chunk that runs past it, a canvas that differs from the image
-in it, a first partition longer than its chunk. Damage inside the bitstream takes a decode to find.
+in it, a first partition longer than its chunk. Damage inside the bitstream, and bytes behind its end, take a decode to
+find (docs/judges.md, "What is sent of an image").
 """
 
 from __future__ import annotations
@@ -55,23 +56,24 @@ def read_webp_header(data: bytes) -> ImageHeader:
     else:
         _check_lossy(stream)
     size = _lossless_size(stream) if lossless else _lossy_size(stream)
+    scaled = not lossless and bool((stream[7] | stream[9]) & 0xC0)  # hints for scaling it up, which decoders ignore
     if canvas is not None and _canvas_size(canvas) != size:
         raise ImageError("is damaged: a WebP whose picture does not fill its canvas")
-    stripped = _make_chunk(kind, stream)
-    alpha = lossless and bool(stream[4] & 0x10)
+    picture = _make_chunk(kind, stream)
+    alpha_chunks: list[ChunkData] = []
     if not lossless and canvas is not None and b"ALPH" in chunks:
-        alpha = True
         canvas_chunk = _make_chunk(b"VP8X", bytes([_ALPHA, 0, 0, 0]) + bytes(canvas[4:10]))
-        stripped = [*canvas_chunk, *_make_chunk(b"ALPH", chunks[b"ALPH"]), *stripped]
+        alpha_chunks = [*canvas_chunk, *_make_chunk(b"ALPH", chunks[b"ALPH"])]
     return ImageHeader(
         "webp",
         *size,
         orientation=orientation,
         lossless=lossless,
-        alpha=alpha,
-        sendable=True,
+        alpha=bool(stream[4] & 0x10) if lossless else bool(alpha_chunks),
+        sendable=not scaled,
         profile=profile,
-        stripped=(b"RIFF", struct.pack("<I", 4 + sum(map(len, stripped))), b"WEBP", *stripped),
+        stripped=_make_file([*alpha_chunks, *picture]),
+        stripped_opaque=_make_file(picture) if alpha_chunks else (),
     )
 
 
@@ -122,6 +124,10 @@ def _check_lossless(stream: ChunkData) -> None:
         raise ImageError("is damaged: a WebP without its lossless signature")
     if stream[4] >> 5:
         raise ImageError("is damaged: a lossless WebP of an unknown version")
+
+
+def _make_file(chunks: list[ChunkData]) -> tuple[ChunkData, ...]:
+    return b"RIFF", struct.pack("<I", 4 + sum(map(len, chunks))), b"WEBP", *chunks
 
 
 def _make_chunk(kind: bytes, payload: ChunkData) -> list[ChunkData]:

@@ -7,17 +7,17 @@ nor a zoom.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import cv2
 import numpy as np
 
 from beholder.instruments.instrument import (
     Floats,
-    Instrument,
+    InstrumentFamily,
     PairReading,
     format_factor,
     format_percent,
-    make_pair_instrument,
 )
 from beholder.instruments.pair import ImagePair
 from beholder.instruments.registration import has_same_aspect
@@ -25,7 +25,13 @@ from beholder.instruments.registration import has_same_aspect
 _MIN_ROTATION = 0.2  # degrees: a frame that is rotated by less counts as straight
 
 
+INSTRUMENTS = InstrumentFamily("geometry")
+_instrument = partial(INSTRUMENTS.pair, needs_registration=False)
+
+
+@_instrument("size", unit="×")
 def _read_size(pair: ImagePair) -> PairReading:
+    """Pixels of the file after as a multiple of those of the file before."""
     (w1, h1), (w2, h2) = pair.sizes
     ratio = (w2 * h2) / (w1 * h1)
     if (w1, h1) == (w2, h2):
@@ -36,7 +42,9 @@ def _read_size(pair: ImagePair) -> PairReading:
     return PairReading(ratio, f"{w1}×{h1} became {w2}×{h2}: {how} pixels.")
 
 
+@_instrument("aspect", unit="share", better="lower")
 def _read_aspect(pair: ImagePair) -> PairReading:
+    """By how much the ratio of width to height changed, 1 − smaller ÷ larger ratio: 0 is the same shape."""
     (w1, h1), (w2, h2) = pair.sizes
     change = 1 - math.exp(-abs(math.log((w2 * h1) / (h2 * w1))))
     if has_same_aspect(*pair.sizes):
@@ -47,7 +55,11 @@ def _read_aspect(pair: ImagePair) -> PairReading:
     return PairReading(change, f"The image became {wider} in shape: {w1 / h1:.2f} : 1 to {w2 / h2:.2f} : 1{how}.")
 
 
+@_instrument("confidence", unit="share", better="higher")
 def _read_confidence(pair: ImagePair) -> PairReading:
+    """Share of the image before's detail that is found where the alignment says: windows of 11 px at ≤ 192 px that
+    correlate by 0.75, or whose outlines do by 0.5; under 0.2 (0.3 where something moved) nothing is registered.
+    """
     alignment = pair.alignment
     if pair.identical:
         return PairReading(1.0, "The images are identical, pixel by pixel.")
@@ -61,7 +73,9 @@ def _read_confidence(pair: ImagePair) -> PairReading:
     )
 
 
+@_instrument("shift", unit="px", better="lower")
 def _read_shift(pair: ImagePair) -> PairReading:
+    """How far the middle of the image moved, in pixels of the file before; moves under 0.75 px are not looked for."""
     if (refusal := _refuse_unregistered(pair)) is not None:
         return refusal
     if word := _describe_reframing(pair):
@@ -80,7 +94,9 @@ def _read_shift(pair: ImagePair) -> PairReading:
     return PairReading(distance, f"The whole image was shifted by {parts or f'{distance:.1f} px'}.")
 
 
+@_instrument("scale", unit="×")
 def _read_scale(pair: ImagePair) -> PairReading:
+    """How large details are against a plain resize to the size before: 1.03 is a zoom by 3 %."""
     if (refusal := _refuse_unregistered(pair)) is not None:
         return refusal
     if word := _describe_reframing(pair):
@@ -97,7 +113,9 @@ def _read_scale(pair: ImagePair) -> PairReading:
     return PairReading(scale, f"What is shown is {larger if scale > 1 else smaller}.")
 
 
+@_instrument("turn", unit="°")
 def _read_turn(pair: ImagePair) -> PairReading:
+    """By how many degrees the image was turned, clockwise positive; at most 10 are looked for."""
     if (refusal := _refuse_unregistered(pair)) is not None:
         return refusal
     angle = pair.alignment.rotation
@@ -106,7 +124,9 @@ def _read_turn(pair: ImagePair) -> PairReading:
     return PairReading(angle, f"The image was turned by {abs(angle):.1f}° {'' if angle > 0 else 'counter'}clockwise.")
 
 
+@_instrument("kept", unit="share", better="higher")
 def _read_kept(pair: ImagePair) -> PairReading:
+    """Share of the area of the image before that is still in view after."""
     if (refusal := _refuse_unregistered(pair)) is not None:
         return refusal
     share = _compute_overlap(pair)
@@ -177,61 +197,3 @@ def _refuse_unregistered(pair: ImagePair) -> PairReading | None:
     if pair.alignment.registered:
         return None
     return PairReading(None, f"Not measured: the images could not be registered ({pair.alignment.reason}).")
-
-
-INSTRUMENTS: tuple[Instrument, ...] = (
-    make_pair_instrument(
-        "geometry.size",
-        "Pixels of the file after as a multiple of those of the file before.",
-        _read_size,
-        unit="×",
-        needs_registration=False,
-    ),
-    make_pair_instrument(
-        "geometry.aspect",
-        "By how much the ratio of width to height changed, 1 − smaller ÷ larger ratio: 0 is the same shape.",
-        _read_aspect,
-        unit="share",
-        better="lower",
-        needs_registration=False,
-    ),
-    make_pair_instrument(
-        "geometry.confidence",
-        "Share of the image before's detail that is found where the alignment says: windows of 11 px at ≤ 192 px that "
-        "correlate by 0.75, or whose outlines do by 0.5; under 0.2 (0.3 where something moved) nothing is registered.",
-        _read_confidence,
-        unit="share",
-        better="higher",
-        needs_registration=False,
-    ),
-    make_pair_instrument(
-        "geometry.shift",
-        "How far the middle of the image moved, in pixels of the file before; moves under 0.75 px are not looked for.",
-        _read_shift,
-        unit="px",
-        better="lower",
-        needs_registration=False,
-    ),
-    make_pair_instrument(
-        "geometry.scale",
-        "How large details are against a plain resize to the size before: 1.03 is a zoom by 3 %.",
-        _read_scale,
-        unit="×",
-        needs_registration=False,
-    ),
-    make_pair_instrument(
-        "geometry.turn",
-        "By how many degrees the image was turned, clockwise positive; at most 10 are looked for.",
-        _read_turn,
-        unit="°",
-        needs_registration=False,
-    ),
-    make_pair_instrument(
-        "geometry.kept",
-        "Share of the area of the image before that is still in view after.",
-        _read_kept,
-        unit="share",
-        better="higher",
-        needs_registration=False,
-    ),
-)

@@ -11,6 +11,7 @@ where a sign such as Δ is replaced by similar letters.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import cv2
@@ -144,17 +145,25 @@ def render_sheet(measurement: Measurement, pair: ImagePair, about: str = "", *, 
     sheet = np.full(
         (foot + len(notes) * _LINE_SPACING + _MARGIN, inner_width + 2 * _MARGIN, 3), _BACKGROUND_COLOR, np.uint8
     )
-    draw_text(
-        sheet, measurement.name, (_MARGIN, _MARGIN + round(_TITLE_SIZE * 0.8)), _TITLE_SIZE, _TEXT_COLOR, bold=True
-    )
-    for number, words in enumerate(lines, start=1):
-        draw_text(sheet, words, (_MARGIN, _MARGIN + _TITLE_SIZE + number * _LINE_SPACING), _TEXT_SIZE, _TEXT_COLOR)
-    for number, words in enumerate(notes, start=1):
-        draw_text(sheet, words, (_MARGIN, foot + number * _LINE_SPACING), _SMALL_SIZE, _MUTED_COLOR)
+    title_at = _MARGIN, _MARGIN + round(_TITLE_SIZE * 0.8)
+    draw_text(sheet, measurement.name, title_at, _TITLE_SIZE, _TEXT_COLOR, bold=True)
+    _draw_lines(sheet, lines, _MARGIN + _TITLE_SIZE, _TEXT_SIZE, _TEXT_COLOR)
+    _draw_lines(sheet, notes, foot, _SMALL_SIZE, _MUTED_COLOR)
     sheet[head : head + height, _MARGIN : _MARGIN + width] = image
     left = _MARGIN + image_width + _MARGIN
     _draw_legend(sheet, (left, head), measurement, values, top)
-    below = head + _LEGEND_HEIGHT
+    _draw_thumbnails(sheet, (left, head + _LEGEND_HEIGHT), outline, thumbnails)
+    return sheet
+
+
+def _draw_lines(sheet: Bytes, lines: Sequence[str], above: int, size: int, color: RGBColor) -> None:
+    for number, words in enumerate(lines, start=1):
+        draw_text(sheet, words, (_MARGIN, above + number * _LINE_SPACING), size, color)
+
+
+def _draw_thumbnails(sheet: Bytes, position: tuple[int, int], outline: str, thumbnails: Mapping[str, Bytes]) -> None:
+    """Draw the label of the outline, if there is one, and both images with their labels."""
+    left, below = position
     if outline:
         below += _LABEL_HEIGHT // 2
         draw_text(sheet, outline, (left, below + _SMALL_SIZE // 2), _SMALL_SIZE, _MUTED_COLOR)
@@ -163,7 +172,6 @@ def render_sheet(measurement: Measurement, pair: ImagePair, about: str = "", *, 
         draw_text(sheet, label, (left, below - _SMALL_SIZE // 2), _SMALL_SIZE, _MUTED_COLOR)
         sheet[below : below + picture.shape[0], left : left + picture.shape[1]] = picture
         below += picture.shape[0]
-    return sheet
 
 
 def render_overlay(image: Bytes, values: Floats, top: float, *, invert: bool = False) -> Bytes:

@@ -7,7 +7,7 @@ alignment` fits and tests them.
 
 The maps were fitted on edits of photographs of 512 px, measured at that size: measure with
 `ImagePair.load(side=RATING_SIDE)`. They are no instruments, because they measure nothing by themselves;
-`predict_pair_ratings` measures the pair a second time at that size. `measure_pixel_features` gives the same
+`predict_pair_ratings` measures a larger pair a second time at that size. `measure_pixel_features` gives the same
 measurements as features for a calibration.
 """
 
@@ -159,7 +159,10 @@ def predict_pair_ratings(pair: ImagePair) -> dict[str, Measurement]:
     """Predict `people.realism` and `people.kept` for a pair: the mean rating, 0–1, that people would give."""
     if reason := _explain_no_rating(pair):
         return {name: Measurement(name, None, "", "higher", reason) for name in map("people.{}".format, RATING_MAPS)}
-    small = ImagePair(*(shrink_to_side(image, RATING_SIDE) for image in (pair.before, pair.after)), sizes=pair.sizes)
+    small = pair
+    if max(*pair.before.shape[:2], *pair.after.shape[:2]) > RATING_SIDE:
+        before, after = (shrink_to_side(image, RATING_SIDE) for image in (pair.before, pair.after))
+        small = ImagePair(before, after, sizes=pair.sizes)
     names = {feature.name for name in RATING_MAPS for feature in load_rating_map(name).features}
     measured = measure_pair(small, names)
     predictions = {f"people.{name}": predict_rating(name, measured) for name in RATING_MAPS}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -84,36 +84,62 @@ class PairReading(NamedTuple):
     map_top: float | None = None
 
 
-def make_pair_instrument(
-    name: str,
-    about: str,
-    read: Callable[[ImagePair], PairReading],
-    *,
-    unit: str = "",
-    better: Better = "",
-    cheap: bool = True,
-    needs_registration: bool = True,
-) -> Instrument:
-    """Make an instrument for pairs from the function that reads them.
+PairReader: TypeAlias = "Callable[[ImagePair], PairReading]"
+
+
+class InstrumentFamily(list[Instrument]):
+    """The instruments of one family, in the order in which they are defined.
 
     Args:
-        name: `family.instrument`.
-        about: What it measures, in one sentence.
-        read: Measures one pair.
-        unit: See `Measurement`.
-        better: See `Measurement`.
-        cheap: See `Instrument`.
-        needs_registration: Whether it compares pixels. Where they cannot be compared (`pair.incomparable_reason`),
-            `read` is not called, and the measurement has no value and says why.
+        name: The first part of their names.
+        guard: Wraps every function that reads a pair, for a condition that all of them have.
     """
 
-    def measure(pair: ImagePair) -> Measurement:
-        if needs_registration and pair.incomparable_reason:
-            return Measurement(name, None, unit, better, f"Not measured: {pair.incomparable_reason}.")
-        value, sentence, values, top = read(pair)
-        return Measurement(name, value, unit, better, sentence, values, top)
+    def __init__(self, name: str, guard: Callable[[PairReader], PairReader] = lambda read: read) -> None:
+        super().__init__()
+        self._name, self._guard = name, guard
 
-    return Instrument(name, about, measure, "pair", cheap)
+    def pair(
+        self,
+        name: str,
+        about: str = "",
+        *,
+        unit: str = "",
+        better: Better = "",
+        cheap: bool = True,
+        needs_registration: bool = True,
+    ) -> Callable[[PairReader], PairReader]:
+        """Return a decorator that adds an instrument for pairs, which the decorated function reads.
+
+        Args:
+            name: The second part of the name.
+            about: What it measures, in one sentence; the docstring of the function unless given.
+            unit: See `Measurement`.
+            better: See `Measurement`.
+            cheap: See `Instrument`.
+            needs_registration: Whether it compares pixels. Where they cannot be compared (`pair.incomparable_reason`),
+                the function is not called, and the measurement has no value and says why.
+        """
+        name = f"{self._name}.{name}"
+
+        def add(read: PairReader) -> PairReader:
+            guarded = self._guard(read)
+
+            def measure(pair: ImagePair) -> Measurement:
+                if needs_registration and pair.incomparable_reason:
+                    return Measurement(name, None, unit, better, f"Not measured: {pair.incomparable_reason}.")
+                value, sentence, values, top = guarded(pair)
+                return Measurement(name, value, unit, better, sentence, values, top)
+
+            self.append(Instrument(name, about or fold_docstring(read), measure, "pair", cheap))
+            return read
+
+        return add
+
+
+def fold_docstring(function: Callable[..., object]) -> str:
+    """Return the docstring of a function on one line."""
+    return " ".join((function.__doc__ or "").split())
 
 
 def scale_to_side(shape: tuple[int, ...], side: int) -> tuple[int, int]:

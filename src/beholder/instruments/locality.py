@@ -10,11 +10,10 @@ import numpy as np
 
 from beholder.instruments.instrument import (
     Bools,
-    Instrument,
+    InstrumentFamily,
     PairReading,
     format_percent,
     join_phrases,
-    make_pair_instrument,
 )
 from beholder.instruments.pair import ImagePair, compute_quantiles
 from beholder.instruments.regions import (
@@ -30,7 +29,12 @@ _MIN_SHARE = 0.005  # of the image: less than this outside (or inside) the regio
 _MIN_MEAN_CHANGE = 0.5  # mean ΔE under which there is no change to speak of
 
 
+INSTRUMENTS = InstrumentFamily("locality")
+
+
+@INSTRUMENTS.pair("changed", unit="share")
 def _read_changed(pair: ImagePair) -> PairReading:
+    """Share of the image that changed by more than ΔE 10 after a blur of 0.5 % of the longer side against noise."""
     share = float(np.count_nonzero(pair.changed_mask) / np.count_nonzero(pair.valid))
     if share == 0:
         return PairReading(0.0, "Nothing that can be seen has changed.")
@@ -39,7 +43,11 @@ def _read_changed(pair: ImagePair) -> PairReading:
     )
 
 
+@INSTRUMENTS.pair("regions", cheap=False)
 def _read_regions(pair: ImagePair) -> PairReading:
+    """Number of connected changes of at least 0.1 % of the image, gaps up to 2 % of the longer side closed; 20 at
+    most.
+    """
     regions = find_changed_regions(pair.difference, pair.changed_mask)
     if not regions:
         return PairReading(0.0, "There is no region of change.")
@@ -53,7 +61,11 @@ def _read_regions(pair: ImagePair) -> PairReading:
     return PairReading(float(len(regions)), f"{count}{', the largest' if len(regions) > 3 else ':'} {largest}.")
 
 
+@INSTRUMENTS.pair("region", unit="share")
 def _read_region(pair: ImagePair) -> PairReading:
+    """Share of the image that the region of the edit covers: the given mask, or the main connected change, above ΔE 10
+    and 0.6 of Otsu's threshold, grown by 2 % of the longer side.
+    """
     share = pair.region_share
     if not pair.region_is_inferred:
         where = f", {name_place(pair.region)}" if share else ""
@@ -66,8 +78,9 @@ def _read_region(pair: ImagePair) -> PairReading:
     )
 
 
+@INSTRUMENTS.pair("concentration", cheap=False)
 def _read_concentration(pair: ImagePair) -> PairReading:
-    """Measure the Gini coefficient of ΔE over blocks."""
+    """Gini coefficient of ΔE over 32×32 blocks: 0 is the same everywhere, 1 all in one spot."""
     weight = pair.valid.astype(np.float32)
     size = tuple(min(_BLOCKS_PER_SIDE, side) for side in pair.valid.shape[::-1])
     sums, areas = (cv2.resize(values, size, interpolation=cv2.INTER_AREA) for values in (pair.difference, weight))
@@ -85,7 +98,9 @@ def _read_concentration(pair: ImagePair) -> PairReading:
     )
 
 
+@INSTRUMENTS.pair("inside", unit="share")
 def _read_inside(pair: ImagePair) -> PairReading:
+    """Share of the sum of all ΔE that lies inside the region of the edit."""
     total = cv2.sumElems(pair.difference)[0]
     if total < _MIN_MEAN_CHANGE * pair.difference.size:
         return PairReading(None, "Not measured: there is no change to speak of.")
@@ -97,7 +112,9 @@ def _read_inside(pair: ImagePair) -> PairReading:
     return PairReading(share, f"{format_percent(share)} of all change lies inside {_name_region(pair)}.")
 
 
+@INSTRUMENTS.pair("edit", unit="ΔE")
 def _read_edit(pair: ImagePair) -> PairReading:
+    """Mean ΔE inside the region of the edit."""
     where = pair.region & pair.valid
     if not where.any():
         return PairReading(None, _NO_REGION_REASONS[pair.region_is_inferred])
@@ -105,7 +122,11 @@ def _read_edit(pair: ImagePair) -> PairReading:
     return PairReading(mean, f"Inside {_name_region(pair)} the colours differ by ΔE {mean:.1f} on average.")
 
 
+@INSTRUMENTS.pair("leakage", unit="share", better="lower")
 def _read_leakage(pair: ImagePair) -> PairReading:
+    """Share of the pixels outside the region of the edit that differ by more than ΔE 10; not measured where an inferred
+    region fills over 60 % of the image.
+    """
     outside = _find_outside(pair)
     if isinstance(outside, str):
         return PairReading(None, outside)
@@ -118,7 +139,9 @@ def _read_leakage(pair: ImagePair) -> PairReading:
     return PairReading(share, f"{format_percent(share)} of the pixels {_name_outside(pair)} differ {by}, {where}.")
 
 
+@INSTRUMENTS.pair("leakage_mean", unit="ΔE", better="lower")
 def _read_leakage_mean(pair: ImagePair) -> PairReading:
+    """Mean ΔE outside the region of the edit."""
     outside = _find_outside(pair)
     if isinstance(outside, str):
         return PairReading(None, outside)
@@ -127,7 +150,9 @@ def _read_leakage_mean(pair: ImagePair) -> PairReading:
     return PairReading(mean, sentence, pair.difference * outside, 2 * NOTICEABLE_DELTA_E)
 
 
+@INSTRUMENTS.pair("leakage_high", unit="ΔE", better="lower")
 def _read_leakage_high(pair: ImagePair) -> PairReading:
+    """95 % quantile of ΔE outside the region of the edit."""
     outside = _find_outside(pair)
     if isinstance(outside, str):
         return PairReading(None, outside)
@@ -170,61 +195,3 @@ _NO_REGION_REASONS = {
     True: "Not measured: nothing that can be seen has changed, so no edit can be inferred.",
     False: "Not measured: the mask is empty.",
 }
-
-INSTRUMENTS: tuple[Instrument, ...] = (
-    make_pair_instrument(
-        "locality.changed",
-        "Share of the image that changed by more than ΔE 10 after a blur of 0.5 % of the longer side against noise.",
-        _read_changed,
-        unit="share",
-    ),
-    make_pair_instrument(
-        "locality.regions",
-        "Number of connected changes of at least 0.1 % of the image, gaps up to 2 % of the longer side closed; 20 at "
-        "most.",
-        _read_regions,
-        cheap=False,
-    ),
-    make_pair_instrument(
-        "locality.region",
-        "Share of the image that the region of the edit covers: the given mask, or the main connected change, above "
-        "ΔE 10 and 0.6 of Otsu's threshold, grown by 2 % of the longer side.",
-        _read_region,
-        unit="share",
-    ),
-    make_pair_instrument(
-        "locality.concentration",
-        "Gini coefficient of ΔE over 32×32 blocks: 0 is the same everywhere, 1 all in one spot.",
-        _read_concentration,
-        cheap=False,
-    ),
-    make_pair_instrument(
-        "locality.inside",
-        "Share of the sum of all ΔE that lies inside the region of the edit.",
-        _read_inside,
-        unit="share",
-    ),
-    make_pair_instrument("locality.edit", "Mean ΔE inside the region of the edit.", _read_edit, unit="ΔE"),
-    make_pair_instrument(
-        "locality.leakage",
-        "Share of the pixels outside the region of the edit that differ by more than ΔE 10; not measured where an "
-        "inferred region fills over 60 % of the image.",
-        _read_leakage,
-        unit="share",
-        better="lower",
-    ),
-    make_pair_instrument(
-        "locality.leakage_mean",
-        "Mean ΔE outside the region of the edit.",
-        _read_leakage_mean,
-        unit="ΔE",
-        better="lower",
-    ),
-    make_pair_instrument(
-        "locality.leakage_high",
-        "95 % quantile of ΔE outside the region of the edit.",
-        _read_leakage_high,
-        unit="ΔE",
-        better="lower",
-    ),
-)

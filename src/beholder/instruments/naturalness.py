@@ -12,7 +12,7 @@ after has no pixels (a shift moved them out), it counts as unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import cv2
@@ -20,14 +20,13 @@ import numpy as np
 
 from beholder.instruments.instrument import (
     Array,
-    Better,
+    Bools,
     Bytes,
     Floats,
-    Instrument,
+    InstrumentFamily,
     PairReading,
     format_factor,
     format_percent,
-    make_pair_instrument,
     scale_to_side,
 )
 from beholder.instruments.pair import ImagePair, once_per_pair, require_min_side
@@ -42,7 +41,7 @@ _MIN_DETAIL = np.float32(0.002)  # half a level of 255: detail below this is non
 _FULL_CHANGE = 15.0  # ΔE from which a pixel counts as wholly changed
 _MIN_CHANGE_WEIGHT = 0.001  # of the image: the weight with which the rest of it counts as changed too
 _LAB_STEP, _SLOPE_GAIN, _DETAIL_GAIN = 15.0, 200.0, 100.0  # units in which a block's colour and texture weigh alike
-_DIRECTION_BINS = 8
+_DIRECTION_BINS = 8  # a power of two
 _ROWS_PER_PRODUCT = 16
 _STRANGEST_BLOCKS = 5  # of the blocks, about one in two hundred
 _DEVIATION_WINDOW = (7, 7)  # px at half the size
@@ -90,7 +89,15 @@ class _BlockDistances(NamedTuple):
     nearest: Floats
 
 
+INSTRUMENTS = InstrumentFamily("naturalness", partial(require_min_side, min_side=MIN_SIDE, sentence=_TOO_SMALL))
+_instrument = partial(INSTRUMENTS.pair, cheap=False)
+
+
+@_instrument("detail_gained", unit="×")
 def _read_detail_gained(pair: ImagePair) -> PairReading:
+    """How much stronger detail of 2–4 px (of 512) became at the place in twenty where it grew most (95 % quantile over
+    places).
+    """
     layers = _get_layers(pair)
     if _is_flat(layers.before) and _is_flat(layers.after):
         return PairReading(None, _NO_DETAIL)
@@ -105,7 +112,11 @@ def _read_detail_gained(pair: ImagePair) -> PairReading:
     return PairReading(value, f"{sentence}.", pair.upscale_map(2**grown), 4.0)
 
 
+@_instrument("detail_lost", unit="×", better="higher", cheap=True)
 def _read_detail_lost(pair: ImagePair) -> PairReading:
+    """What is left of detail of 2–4 px (of 512) at the place in twenty where it fell most (5 % quantile over
+    places).
+    """
     layers = _get_layers(pair)
     if _is_flat(layers.before):
         return PairReading(None, "Not measured: the image before has no detail to lose.")
@@ -120,7 +131,9 @@ def _read_detail_lost(pair: ImagePair) -> PairReading:
     return PairReading(value, f"{sentence}.", pair.upscale_map(2**left), 1.0)
 
 
+@_instrument("detail_uneven", unit="octaves")
 def _read_detail_uneven(pair: ImagePair) -> PairReading:
+    """Standard deviation over places of the change of detail, in octaves (1 is a factor of two)."""
     layers = _get_layers(pair)
     if _is_flat(layers.before) and _is_flat(layers.after):
         return PairReading(None, _NO_DETAIL)
@@ -129,7 +142,11 @@ def _read_detail_uneven(pair: ImagePair) -> PairReading:
     return PairReading(value, f"Detail changed {how} over the image (by {value:.2f} octaves from place to place).")
 
 
+@_instrument("standing_out", unit="×")
 def _read_standing_out(pair: ImagePair) -> PairReading:
+    """Detail of the image after where it changed, as a multiple of that where it did not (each pixel weighs by its ΔE,
+    up to 15).
+    """
     if not _has_visible_change(pair):
         return PairReading(None, _NO_CHANGE)
     layers = _get_layers(pair)
@@ -152,7 +169,11 @@ def _read_standing_out(pair: ImagePair) -> PairReading:
     return PairReading(value, f"{sentence}.")
 
 
+@_instrument("foreign")
 def _read_foreign(pair: ImagePair) -> PairReading:
+    """How far the five strangest blocks are from the most similar block anywhere in the input, by colour (ΔE 15 is 1)
+    and logarithmic strength of texture in eight directions.
+    """
     nearest = _get_block_distances(pair).nearest
     value = float(np.sort(nearest, axis=None)[-_STRANGEST_BLOCKS:].mean())
     sentence = f"The strangest blocks differ by {value:.1f} from everything in the input{_describe_place(nearest)}"
@@ -161,14 +182,18 @@ def _read_foreign(pair: ImagePair) -> PairReading:
     return PairReading(value, f"{sentence}.", pair.upscale_map(nearest), 4.0)
 
 
+@_instrument("redrawn")
 def _read_redrawn(pair: ImagePair) -> PairReading:
+    """How far blocks are from what was in their place, by the same measure as `foreign`: 95 % quantile."""
     replaced = _get_block_distances(pair).replaced
     value = float(np.quantile(replaced, 0.95))
     sentence = f"One block in twenty differs by {value:.1f} or more from what was there{_describe_place(replaced)}"
     return PairReading(value, f"{sentence}.")
 
 
+@_instrument("colour_patch", unit="ΔE")
 def _read_color_patch(pair: ImagePair) -> PairReading:
+    """The largest ΔE between the mean colours of a block before and after."""
     color = _get_block_distances(pair).color
     value = float(color.max())
     return PairReading(
@@ -176,7 +201,9 @@ def _read_color_patch(pair: ImagePair) -> PairReading:
     )
 
 
+@_instrument("small_shapes", unit="share")
 def _read_small_shapes(pair: ImagePair) -> PairReading:
+    """Share of the change (root of its energy in grey) that lies in the octave of about 8 px of 512."""
     if not _has_visible_change(pair):
         return PairReading(None, _NO_CHANGE)
     layers = _get_layers(pair)
@@ -189,32 +216,42 @@ def _read_small_shapes(pair: ImagePair) -> PairReading:
     )
 
 
+@_instrument("busied", unit="share")
 def _read_busied(pair: ImagePair) -> PairReading:
-    before, after = (_compute_deviation(image) for image in _get_layers(pair)[:2])
+    """Share of the image that was calm (standard deviation of grey within 14 px of 512 below 0.02 of the range) and has
+    texture (above 0.04).
+    """
+    before, after = _get_deviations(pair)
     disturbed = (before < _MAX_CALM) & (after > _MIN_TEXTURED_AFTER)
-    value = float(disturbed.mean())
+    value = _compute_share(disturbed)
     sentence = f"{format_percent(value)} of the image was calm and is not any more{_describe_place(disturbed)}"
     return PairReading(value, f"{sentence if value else 'No calm area was disturbed'}.")
 
 
+@_instrument("wiped", unit="share")
 def _read_wiped(pair: ImagePair) -> PairReading:
-    before, after = (_compute_deviation(image) for image in _get_layers(pair)[:2])
+    """Share of the textured area (standard deviation above 0.06) that has become calm (below 0.03)."""
+    before, after = _get_deviations(pair)
     textured = before > _MIN_TEXTURED
     wiped = textured & (after < _MAX_CALM_AFTER)
-    value = float(wiped.sum() / (textured.sum() + _TEXTURED_PRIOR * wiped.size))
+    value = np.count_nonzero(wiped) / (np.count_nonzero(textured) + _TEXTURED_PRIOR * wiped.size)
     sentence = f"{format_percent(value)} of the textured area was wiped calm{_describe_place(wiped)}"
     return PairReading(value, f"{sentence if value else 'No texture was wiped away'}.")
 
 
+@_instrument("whitened", unit="share")
 def _read_whitened(pair: ImagePair) -> PairReading:
+    """Growth of the share of nearly white pixels (L* above 97)."""
     layers = _get_layers(pair)
-    before, after = (float((layer.gray > _NEAR_WHITE).mean()) for layer in (layers.before, layers.after))
+    before, after = (_compute_share(layer.gray > _NEAR_WHITE) for layer in (layers.before, layers.after))
     return PairReading(
         after - before, f"{format_percent(after)} of the image is nearly white, {format_percent(before)} was before."
     )
 
 
+@_instrument("accents", unit="×")
 def _read_accents(pair: ImagePair) -> PairReading:
+    """Kurtosis of the Laplacian after, as a multiple of that before: above 1 detail is rarer and harder."""
     layers = _get_layers(pair)
     for which, layer in (("before", layers.before), ("after", layers.after)):
         if _is_flat(layer):
@@ -225,7 +262,9 @@ def _read_accents(pair: ImagePair) -> PairReading:
     return PairReading(value, f"The image has {sentence} (kurtosis of the detail {format_factor(value)} the input's).")
 
 
+@_instrument("coarse_shapes")
 def _read_coarse_shapes(pair: ImagePair) -> PairReading:
+    """SSIM at an eighth of the size in the tenth of the image that kept it least (10 % quantile)."""
     layers = _get_layers(pair)
     height, width = (max(11, side // 4) for side in layers.before.half.shape)
     values = compute_ssim(*(_resize_area(layer.half, (width, height)) for layer in (layers.before, layers.after)))[0]
@@ -259,11 +298,11 @@ def _get_block_distances(pair: ImagePair) -> _BlockDistances:
 def _find_nearest(one: Floats, other: Floats) -> Floats:
     """Return how far each block of `other` is from the nearest block of `one`."""
     # |a − b|² = |a|² + (|b|² − 2ab): a single product of matrices, 1 being appended to a and |b|² to −2b.
-    longer = np.hstack([-2 * one, (one * one).sum(axis=1, keepdims=True)])
+    longer = np.vstack([-2 * one.T, (one * one).sum(axis=1)])
     ones = np.hstack([other, np.ones((len(other), 1), np.float32)])
     # A few rows at a time: for larger products NumPy's library wakes a thread on every core, which costs more.
     least = np.concatenate(
-        [(ones[at : at + _ROWS_PER_PRODUCT] @ longer.T).min(axis=1) for at in range(0, len(ones), _ROWS_PER_PRODUCT)]
+        [(ones[at : at + _ROWS_PER_PRODUCT] @ longer).min(axis=1) for at in range(0, len(ones), _ROWS_PER_PRODUCT)]
     )
     return np.asarray(np.sqrt(np.maximum((other * other).sum(axis=1) + least, 0)), np.float32)
 
@@ -272,7 +311,7 @@ def _compute_texture(image: _PyramidLayers, grid: tuple[int, int]) -> list[Float
     """Return for each block how much slope there is in each of eight directions (modulo 180°), and how much detail."""
     dx, dy = cv2.Sobel(image.half, cv2.CV_32F, 1, 0, scale=1 / 8), cv2.Sobel(image.half, cv2.CV_32F, 0, 1, scale=1 / 8)
     slope, angle = cv2.cartToPolar(dx, dy)
-    which = (angle * np.float32(_DIRECTION_BINS / np.pi)).astype(np.uint8) % _DIRECTION_BINS
+    which = (angle * np.float32(_DIRECTION_BINS / np.pi)).astype(np.uint8) & (_DIRECTION_BINS - 1)
     parts = [
         np.log1p(_SLOPE_GAIN * _resize_area(slope * (which == direction), grid)) for direction in range(_DIRECTION_BINS)
     ]
@@ -288,16 +327,26 @@ def _compute_band(gray: Array, coarser: Array) -> Floats:
     return np.asarray(gray - cv2.pyrUp(coarser, dstsize=gray.shape[::-1]), np.float32)
 
 
-def _compute_deviation(image: _PyramidLayers) -> Floats:
-    """Return the standard deviation of the gray values around each pixel, at half the size."""
-    mean = cv2.blur(image.half, _DEVIATION_WINDOW)
-    return np.sqrt(np.maximum(cv2.blur(image.half * image.half, _DEVIATION_WINDOW) - mean * mean, 0))
+@once_per_pair
+def _get_deviations(pair: ImagePair) -> tuple[Floats, Floats]:
+    """Return the standard deviation of the gray values around each pixel, before and after, at half the size."""
+    layers = _get_layers(pair)
+    return _compute_deviation(layers.before.half), _compute_deviation(layers.after.half)
+
+
+def _compute_deviation(gray: Floats) -> Floats:
+    mean = cv2.blur(gray, _DEVIATION_WINDOW)
+    return np.sqrt(np.maximum(cv2.blur(gray * gray, _DEVIATION_WINDOW) - mean * mean, 0))
 
 
 def _compute_kurtosis(gray: Floats) -> float:
     squares = cv2.Laplacian(gray, cv2.CV_32F) ** 2
     mean = float(squares.mean())
     return (float((squares * squares).mean()) + 1e-9) / (mean * mean + 1e-9)
+
+
+def _compute_share(where: Bools) -> float:
+    return np.count_nonzero(where) / where.size
 
 
 def _is_flat(image: _PyramidLayers) -> bool:
@@ -328,94 +377,3 @@ def _resize_area(values: Array, size: tuple[int, int]) -> Array:
 def _describe_place(weight: Array) -> str:
     place = name_place(weight)
     return "" if place in (EVERYWHERE, NOWHERE) else f", {add_mostly(place)}"
-
-
-def _make_instrument(
-    name: str,
-    about: str,
-    read: Callable[[ImagePair], PairReading],
-    unit: str = "",
-    *,
-    better: Better = "",
-    cheap: bool = False,
-) -> Instrument:
-    read = require_min_side(read, MIN_SIDE, _TOO_SMALL)
-    return make_pair_instrument(f"naturalness.{name}", about, read, unit=unit, better=better, cheap=cheap)
-
-
-INSTRUMENTS: tuple[Instrument, ...] = (
-    _make_instrument(
-        "detail_gained",
-        "How much stronger detail of 2–4 px (of 512) became at the place in twenty where it grew most (95 % quantile "
-        "over places).",
-        _read_detail_gained,
-        "×",
-    ),
-    _make_instrument(
-        "detail_lost",
-        "What is left of detail of 2–4 px (of 512) at the place in twenty where it fell most (5 % quantile over "
-        "places).",
-        _read_detail_lost,
-        "×",
-        better="higher",
-        cheap=True,
-    ),
-    _make_instrument(
-        "detail_uneven",
-        "Standard deviation over places of the change of detail, in octaves (1 is a factor of two).",
-        _read_detail_uneven,
-        "octaves",
-    ),
-    _make_instrument(
-        "standing_out",
-        "Detail of the image after where it changed, as a multiple of that where it did not (each pixel weighs by its "
-        "ΔE, up to 15).",
-        _read_standing_out,
-        "×",
-    ),
-    _make_instrument(
-        "foreign",
-        "How far the five strangest blocks are from the most similar block anywhere in the input, by colour (ΔE 15 is "
-        "1) and logarithmic strength of texture in eight directions.",
-        _read_foreign,
-    ),
-    _make_instrument(
-        "redrawn",
-        "How far blocks are from what was in their place, by the same measure as `foreign`: 95 % quantile.",
-        _read_redrawn,
-    ),
-    _make_instrument(
-        "colour_patch", "The largest ΔE between the mean colours of a block before and after.", _read_color_patch, "ΔE"
-    ),
-    _make_instrument(
-        "small_shapes",
-        "Share of the change (root of its energy in grey) that lies in the octave of about 8 px of 512.",
-        _read_small_shapes,
-        "share",
-    ),
-    _make_instrument(
-        "busied",
-        "Share of the image that was calm (standard deviation of grey within 14 px of 512 below 0.02 of the range) and "
-        "has texture (above 0.04).",
-        _read_busied,
-        "share",
-    ),
-    _make_instrument(
-        "wiped",
-        "Share of the textured area (standard deviation above 0.06) that has become calm (below 0.03).",
-        _read_wiped,
-        "share",
-    ),
-    _make_instrument("whitened", "Growth of the share of nearly white pixels (L* above 97).", _read_whitened, "share"),
-    _make_instrument(
-        "accents",
-        "Kurtosis of the Laplacian after, as a multiple of that before: above 1 detail is rarer and harder.",
-        _read_accents,
-        "×",
-    ),
-    _make_instrument(
-        "coarse_shapes",
-        "SSIM at an eighth of the size in the tenth of the image that kept it least (10 % quantile).",
-        _read_coarse_shapes,
-    ),
-)

@@ -107,20 +107,20 @@ def _compute_ciede2000(l1: Array, a1: Array, b1: Array, l2: Array, a2: Array, b2
     """
     b1b1, b2b2 = b1 * b1, b2 * b2
     stretch = np.float32(1.5) - _ONE_HALF * _compute_chroma_weight(
-        (np.sqrt(a1 * a1 + b1b1) + np.sqrt(a2 * a2 + b2b2)) * _ONE_HALF
+        (_sqrt(a1 * a1 + b1b1) + _sqrt(a2 * a2 + b2b2)) * _ONE_HALF
     )
     a1, a2 = a1 * stretch, a2 * stretch
-    c1, c2 = np.sqrt(a1 * a1 + b1b1), np.sqrt(a2 * a2 + b2b2)
+    c1, c2 = _sqrt(a1 * a1 + b1b1), _sqrt(a2 * a2 + b2b2)
     chroma, lightness = (c1 + c2) * _ONE_HALF, (l1 + l2) * _ONE_HALF - np.float32(50)
     lightness *= lightness
     hue = _look_up_mean_hue(a1, b1, c1, a2, b2, c2)
     da, db, dc = a2 - a1, b2 - b1, c2 - c1
-    d_l = (l2 - l1) / (1 + np.float32(0.015) * lightness / np.sqrt(20 + lightness))
+    d_l = (l2 - l1) / (1 + np.float32(0.015) * lightness / _sqrt(20 + lightness))
     d_c = dc / (1 + np.float32(0.045) * chroma)
-    d_h = np.sqrt(np.abs(da * da + db * db - dc * dc)) / (1 + np.float32(0.015) * chroma * _T_BY_HUE[hue])
+    d_h = _sqrt(np.abs(da * da + db * db - dc * dc)) / (1 + np.float32(0.015) * chroma * _T_BY_HUE.take(hue))
     d_h = np.copysign(d_h, a1 * b2 - a2 * b1)
-    total = d_l * d_l + d_c * d_c + d_h * (d_h - _ROTATION_BY_HUE[hue] * _compute_chroma_weight(chroma) * d_c)
-    return np.asarray(np.sqrt(np.abs(total)))
+    total = d_l * d_l + d_c * d_c + d_h * (d_h - _ROTATION_BY_HUE.take(hue) * _compute_chroma_weight(chroma) * d_c)
+    return _sqrt(np.abs(total))
 
 
 def _look_up_mean_hue(a1: Array, b1: Array, c1: Array, a2: Array, b2: Array, c2: Array) -> Array:
@@ -142,7 +142,11 @@ def _compute_chroma_weight(chroma: Array) -> Array:
     """Return √(C⁷ / (C⁷ + 25⁷))."""
     square = chroma * chroma
     power = square * square * square * chroma
-    return np.asarray(np.sqrt(power / (power + _25_TO_THE_7)))
+    return _sqrt(power / (power + _25_TO_THE_7))
+
+
+def _sqrt(values: Array) -> Array:
+    return np.asarray(cv2.sqrt(values))  # the same as NumPy's, in half the time
 
 
 SSIM_RADIUS = 5

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
@@ -23,11 +24,12 @@ from beholder.instruments.instrument import (
     Better,
     Bytes,
     Instrument,
+    InstrumentFamily,
     Measurement,
     PairReading,
+    fold_docstring,
     format_factor,
     format_percent,
-    make_pair_instrument,
 )
 from beholder.instruments.pair import ImagePair, SingleImage, once_per_pair
 
@@ -73,7 +75,7 @@ def measure_sharpness(gray: Bytes) -> float | str:
         return _TOO_SMALL
     ratios = []
     for lines in _scan_both_axes(gray):
-        total, left = 0.0, 0.0
+        total, kept = 0.0, 0.0
         for top in _iterate_strips(lines.shape[0]):
             strip = lines[max(0, top - 1) : top + _STRIP_ROWS + 1]
             slope = cv2.Sobel(strip, cv2.CV_16S, 1, 0, borderType=cv2.BORDER_REFLECT)[1:-1]
@@ -81,10 +83,10 @@ def measure_sharpness(gray: Bytes) -> float | str:
             blurred = cv2.blur(slope, (_BLUR_LENGTH, 1), borderType=cv2.BORDER_REFLECT)
             before, after = (np.abs(part[:, 2:-1]) for part in (slope, blurred))
             total += cv2.sumElems(before)[0]
-            left += cv2.sumElems(np.maximum(before - after, 0))[0]
+            kept += cv2.sumElems(np.minimum(before, after))[0]
         if total < 0.1 * gray.size:
             return "the image is flat, without an edge that could be sharp"
-        ratios.append(left / total)
+        ratios.append((total - kept) / total)
     return float(min(ratios))
 
 
@@ -127,12 +129,11 @@ def measure_blockiness(gray: Bytes, scale: float = 1.0) -> float | str:
     phases = max(1, round(period))
     ratios = []
     for lines in _scan_both_axes(gray):
-        steps = np.minimum(cv2.absdiff(lines[:, 1:], lines[:, :-1]), np.uint8(_MAX_GRID_STEP))
+        steps = cv2.threshold(cv2.absdiff(lines[:, 1:], lines[:, :-1]), _MAX_GRID_STEP, 0, cv2.THRESH_TRUNC)[1]
         along = np.asarray(cv2.reduce(steps, 0, cv2.REDUCE_AVG, dtype=cv2.CV_32F)).ravel()
         at = np.floor((np.arange(along.size) + 1) / period % 1 * phases + 0.5).astype(int) % phases
-        means = np.array([along[at == phase].mean() for phase in range(phases)])
-        strongest = int(means.argmax())
-        ratios.append((float(means[strongest]), float(np.median(np.delete(means, strongest)))))
+        *others, strongest = sorted(along[at == phase].mean() for phase in range(phases))
+        ratios.append((float(strongest), float(np.median(others))))
     strong, between = (sum(part) for part in zip(*ratios, strict=True))
     if strong < 0.02:
         return "the image is flat, and so is every block of it"
@@ -155,7 +156,7 @@ def measure_banding(gray: Bytes) -> float | str:
     if np.count_nonzero(smooth) < _MIN_SMOOTH_SHARE * smooth.size:
         return "no area of the image rises smoothly"
     rise, squares = 0.0, 0
-    for lines, where in zip(_scan_both_axes(gray), (smooth, smooth.T), strict=True):
+    for lines, where in zip(_scan_both_axes(gray), _scan_both_axes(smooth.view(np.uint8)), strict=True):
         thin = _thin_lines(lines)
         lines, where = lines[thin], where[thin]
         step = np.asarray(cv2.absdiff(lines[:, 1:], lines[:, :-1]) * (where[:, 1:] & where[:, :-1]))
@@ -183,8 +184,9 @@ def measure_halos(gray: Bytes) -> float | str:
 
 def measure_clipping(rgb: Bytes) -> tuple[float, float]:
     """Measure the shares of the pixels that are white (all channels ≥ 254) and black (all ≤ 1)."""
-    white = np.count_nonzero(cv2.inRange(rgb, (254, 254, 254), (255, 255, 255)))
-    black = np.count_nonzero(cv2.inRange(rgb, (0, 0, 0), (1, 1, 1)))
+    red, green, blue = cv2.split(rgb)
+    white = np.count_nonzero(cv2.min(cv2.min(red, green), blue) >= 254)
+    black = np.count_nonzero(cv2.max(cv2.max(red, green), blue) <= 1)
     pixels = rgb.shape[0] * rgb.shape[1]
     return white / pixels, black / pixels
 
@@ -192,29 +194,29 @@ def measure_clipping(rgb: Bytes) -> tuple[float, float]:
 def _measure_overshoots(lines: Bytes) -> Array:
     """Return for tall edges across the lines the overshoot of each side as a share of the height."""
     reach = 10
-    slope = np.asarray(cv2.Sobel(lines, cv2.CV_16S, 1, 0, ksize=1))
-    steep = np.abs(slope)
-    inner = steep[:, reach:-reach]
+    lines = np.ascontiguousarray(lines)
+    steep = np.asarray(cv2.absdiff(lines[:, 2:], lines[:, :-2]), np.uint8)  # of all columns but the first and the last
+    inner = steep[:, reach - 1 : 1 - reach]
     top = (
         (inner >= _MIN_EDGE_HEIGHT // 2)
-        & (inner >= steep[:, reach - 1 : -reach - 1])
-        & (inner > steep[:, reach + 1 : steep.shape[1] - reach + 1])
+        & (inner >= steep[:, reach - 2 : -reach])
+        & (inner > steep[:, reach : steep.shape[1] - reach + 2])
     )
-    rows, columns = np.nonzero(top)
-    if not rows.size:
+    edges = np.flatnonzero(top)
+    if not edges.size:
         return np.empty(0)
-    if rows.size > _MAX_EDGES:
-        chosen = np.linspace(0, rows.size - 1, _MAX_EDGES).astype(int)
-        rows, columns = rows[chosen], columns[chosen]
-    profile = lines[rows[:, None], columns[:, None] + reach + np.arange(-9, 10)].astype(np.float32)
-    rising = slope[rows, columns + reach] > 0
-    profile[~rising] = profile[~rising, ::-1]  # dark on the left
-    left, right = profile[:, :4], profile[:, -4:]
-    low, high = left.mean(axis=1), right.mean(axis=1)
+    if edges.size > _MAX_EDGES:
+        edges = edges[np.linspace(0, edges.size - 1, _MAX_EDGES).astype(int)]
+    rows, columns = np.divmod(edges, top.shape[1])
+    middle = rows * lines.shape[1] + columns + reach
+    profile = lines.ravel()[middle + np.arange(-9, 10)[:, None]].astype(np.float32)  # a column for each edge
+    profile = np.where(profile[10] > profile[8], profile, profile[::-1])  # dark on top
+    left, right = profile[:4], profile[-4:]
+    low, high = left.mean(axis=0), right.mean(axis=0)
     height = high - low
-    variation = np.maximum(np.ptp(left, axis=1), np.ptp(right, axis=1))
+    variation = np.maximum(np.ptp(left, axis=0), np.ptp(right, axis=0))
     even = (variation < _MAX_GROUND_VARIATION * height) & (height >= _MIN_EDGE_HEIGHT)
-    dip, peak = low - profile[:, 4:10].min(axis=1), profile[:, 9:15].max(axis=1) - high
+    dip, peak = low - profile[4:10].min(axis=0), profile[9:15].max(axis=0) - high
     # Ground that is itself black or white has no headroom for a halo and is left out.
     dark_side, light_side = even & (low > _HALO_HEADROOM), even & (high < 255 - _HALO_HEADROOM)
     return np.concatenate([dip[dark_side] / height[dark_side], peak[light_side] / height[light_side]])
@@ -277,8 +279,7 @@ class _QualityMeasure:
 
 
 def _make_input(picture: SingleImage, side: int | None = None) -> _QualityInput:
-    gray = np.asarray(cv2.cvtColor(picture.pixels, cv2.COLOR_RGB2GRAY), np.uint8)
-    compared = gray
+    compared = gray = picture.gray
     if side is not None and max(gray.shape) > side:
         height, width = (max(1, round(length * side / max(gray.shape))) for length in gray.shape)
         compared = np.asarray(cv2.resize(gray, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
@@ -304,7 +305,7 @@ def _make_image_instrument(measure: _QualityMeasure) -> Instrument:
     return Instrument(name, measure.about, read, "image", measure.cheap)
 
 
-def _make_change_instrument(measure: _QualityMeasure) -> Instrument:
+def _add_change_instrument(measure: _QualityMeasure) -> None:
     unit = measure.unit if measure.by_difference else "×"
 
     def read(pair: ImagePair) -> PairReading:
@@ -331,104 +332,99 @@ def _make_change_instrument(measure: _QualityMeasure) -> Instrument:
     about = f"{measure.about.removesuffix('.')}: {comparison}, both at the size of the smaller image."
     if measure.name in ("blockiness", "clipping"):
         about = f"{measure.about.removesuffix('.')}: {comparison}."
-    name = f"quality.{measure.name}_change"
-    return make_pair_instrument(
-        name, about, read, unit=unit, better=measure.better, cheap=measure.cheap, needs_registration=False
-    )
+    INSTRUMENTS.pair(
+        f"{measure.name}_change", about, unit=unit, better=measure.better, cheap=measure.cheap, needs_registration=False
+    )(read)
 
 
 def _format_level(value: float, unit: str) -> str:
     return format_percent(value) if unit == "share" else f"{value:.1f}"
 
 
+_MEASURES: list[_QualityMeasure] = []
+
+
+def _describes(
+    name: str, read: Callable[[_QualityInput], float | str], less_more_words: tuple[str, str], **options: Any
+) -> Callable[[Callable[[float], str]], Callable[[float], str]]:
+    """Return a decorator that adds a measure: the function describes its values, the docstring what it is."""
+
+    def add(describe: Callable[[float], str]) -> Callable[[float], str]:
+        _MEASURES.append(_QualityMeasure(name, fold_docstring(describe), read, describe, less_more_words, **options))
+        return describe
+
+    return add
+
+
+@_describes("sharpness", lambda image: measure_sharpness(image.resized_gray), ("softer", "sharper"), better="higher")
 def _describe_sharpness(value: float) -> str:
+    """Sharpness, 0–1: the share of the change from pixel to pixel that a blur over 11 px takes away (1 − the blur
+    effect of Crété et al. 2007); noise counts as sharp.
+    """
     word = "soft" if value < SOFT_SHARPNESS else "sharp" if value > SHARP_SHARPNESS else "fairly sharp"
     return f"Sharpness {value:.2f} ({word})"
 
 
+@_describes("noise", lambda image: measure_noise(image.resized_gray), ("less noise", "more noise"), unit="levels")
 def _describe_noise(value: float) -> str:
+    """Standard deviation of the noise in levels of 255 (Immerkær's operator in the calmest fifth of 16×16 blocks;
+    0.29 is what rounding has).
+    """
     word = "strong grain" if value > HIGH_NOISE else "hardly any" if value < 1.5 else "some grain"
     return f"Noise of {value:.1f} levels ({word})"
 
 
+@_describes(
+    "blockiness", lambda image: measure_blockiness(image.gray, image.scale), ("less blocky", "blockier"), unit="×"
+)
 def _describe_blockiness(value: float) -> str:
+    """Mean step across the lines of an 8×8 coding grid, as a multiple of the step between them (1 is no grid)."""
     word = "a coding grid is seen" if value > HIGH_BLOCKINESS else "no grid" if value < 1.1 else "a faint grid"
     return f"Blockiness {value:.2f} ({word})"
 
 
+@_describes(
+    "banding",
+    lambda image: measure_banding(image.resized_gray),
+    ("smoother", "more banded"),
+    unit="levels",
+    by_difference=True,
+    cheap=False,
+)
 def _describe_banding(value: float) -> str:
+    """Height of the contours in which smooth areas rise, in levels of 255 (up to 1 is as smooth as eight bits
+    allow).
+    """
     word = "contours are seen" if value > HIGH_BANDING else "smooth" if value <= 1 else "faint contours"
     return f"Smooth areas rise in steps of {value:.1f} levels ({word})"
 
 
-def _describe_halos(value: float) -> str:
-    word = "fringes are seen" if value > HIGH_HALOS else "no fringes" if value < HIGH_HALOS / 3 else "slight fringes"
-    return f"Edges overshoot by {format_percent(value)} of their height ({word})"
-
-
+@_describes(
+    "clipping",
+    lambda image: sum(measure_clipping(image.rgb)),
+    ("less clipped", "more clipped"),
+    unit="share",
+    by_difference=True,
+)
 def _describe_clipping(value: float) -> str:
+    """Share of the pixels that are pure white (all channels ≥ 254) or black (all ≤ 1)."""
     return f"{format_percent(value)} of the pixels are pure white or black"
 
 
-_MEASURES = (
-    _QualityMeasure(
-        "sharpness",
-        "Sharpness, 0–1: the share of the change from pixel to pixel that a blur over 11 px takes away (1 − the blur "
-        "effect of Crété et al. 2007); noise counts as sharp.",
-        lambda image: measure_sharpness(image.resized_gray),
-        _describe_sharpness,
-        ("softer", "sharper"),
-        better="higher",
-    ),
-    _QualityMeasure(
-        "noise",
-        "Standard deviation of the noise in levels of 255 (Immerkær's operator in the calmest fifth of 16×16 blocks; "
-        "0.29 is what rounding has).",
-        lambda image: measure_noise(image.resized_gray),
-        _describe_noise,
-        ("less noise", "more noise"),
-        unit="levels",
-    ),
-    _QualityMeasure(
-        "blockiness",
-        "Mean step across the lines of an 8×8 coding grid, as a multiple of the step between them (1 is no grid).",
-        lambda image: measure_blockiness(image.gray, image.scale),
-        _describe_blockiness,
-        ("less blocky", "blockier"),
-        unit="×",
-    ),
-    _QualityMeasure(
-        "banding",
-        "Height of the contours in which smooth areas rise, in levels of 255 (up to 1 is as smooth as eight bits "
-        "allow).",
-        lambda image: measure_banding(image.resized_gray),
-        _describe_banding,
-        ("smoother", "more banded"),
-        unit="levels",
-        by_difference=True,
-        cheap=False,
-    ),
-    _QualityMeasure(
-        "clipping",
-        "Share of the pixels that are pure white (all channels ≥ 254) or black (all ≤ 1).",
-        lambda image: sum(measure_clipping(image.rgb)),
-        _describe_clipping,
-        ("less clipped", "more clipped"),
-        unit="share",
-        by_difference=True,
-    ),
-    _QualityMeasure(
-        "halos",
-        "How far pixels beside tall edges overshoot the even ground behind them, as a share of the edge's height, in "
-        "the median edge.",
-        lambda image: measure_halos(image.resized_gray),
-        _describe_halos,
-        ("less fringed", "more fringed"),
-        unit="share",
-        by_difference=True,
-        cheap=False,
-    ),
+@_describes(
+    "halos",
+    lambda image: measure_halos(image.resized_gray),
+    ("less fringed", "more fringed"),
+    unit="share",
+    by_difference=True,
+    cheap=False,
 )
+def _describe_halos(value: float) -> str:
+    """How far pixels beside tall edges overshoot the even ground behind them, as a share of the edge's height, in
+    the median edge.
+    """
+    word = "fringes are seen" if value > HIGH_HALOS else "no fringes" if value < HIGH_HALOS / 3 else "slight fringes"
+    return f"Edges overshoot by {format_percent(value)} of their height ({word})"
 
 
 def _measure_print_size(picture: SingleImage) -> Measurement:
@@ -449,7 +445,8 @@ def _measure_screen_size(picture: SingleImage) -> Measurement:
     return Measurement("quality.screen_size", value, "×", "higher", sentence)
 
 
-INSTRUMENTS: tuple[Instrument, ...] = (
+INSTRUMENTS = InstrumentFamily("quality")
+INSTRUMENTS += (
     *(_make_image_instrument(measure) for measure in _MEASURES),
     Instrument(
         "quality.print_size",
@@ -464,5 +461,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
         _measure_screen_size,
         "image",
     ),
-    *(_make_change_instrument(measure) for measure in _MEASURES),
 )
+for _measure in _MEASURES:
+    _add_change_instrument(_measure)

@@ -6,6 +6,7 @@ narrower band along the border is its edge.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import cv2
@@ -22,7 +23,12 @@ _PLACE_NAMES = (
     ("lower left", "bottom", "lower right"),
 )
 _PLACE_GRID = 48  # the weights are summed in a grid of so many by so many cells
+_CELL_CENTERS = (np.arange(_PLACE_GRID) + 0.5) / _PLACE_GRID
 _EDGE_CELLS = 6  # cells: an eighth of the side
+# Which cells along a side are summed up: all, those of either edge, and those of each third.
+_STRIPES = np.zeros((6, _PLACE_GRID))
+_STRIPES[0], _STRIPES[1, :_EDGE_CELLS], _STRIPES[2, -_EDGE_CELLS:] = 1, 1, 1
+_STRIPES[3:] = np.repeat(np.eye(3), _PLACE_GRID // 3, axis=1)
 _MAX_COMPACT_SPREAD = 0.2  # standard deviation in shares of the side; weight that is all over the image has 0.29
 _MIN_EVEN_SHARE = 0.4  # of the mean, what each ninth of the image must have at least where the weight is "everywhere"
 
@@ -37,15 +43,16 @@ def name_place(weight: Array) -> str:
     - no weight at all: "nowhere"
     """
     cells = _sum_cells(weight)
-    total = cells.sum()
+    across = _STRIPES @ cells  # each stripe summed up along x
+    total = across[0].sum()
     if total <= 0:
         return NOWHERE
-    cells /= total
-    ninths = cells.reshape(3, _PLACE_GRID // 3, 3, _PLACE_GRID // 3).sum(axis=(1, 3))
+    down, sums = cells @ _STRIPES.T / total, across @ _STRIPES.T / total
+    across /= total
+    ninths = sums[3:, 3:]
     if ninths.min() * 9 >= _MIN_EVEN_SHARE:
         return EVERYWHERE
-    along_x, along_y = cells.sum(axis=0), cells.sum(axis=1)
-    return _name_edge(cells, along_x, along_y) or _name_by_middle(along_x, along_y, ninths)
+    return _name_edge(across, down, sums) or _name_by_middle(across[0], down[:, 0], ninths)
 
 
 def add_mostly(where: str) -> str:
@@ -67,24 +74,25 @@ def _sum_cells(weight: Array) -> npt.NDArray[np.float64]:
     return np.asarray(cv2.resize(values, (_PLACE_GRID, _PLACE_GRID), interpolation=cv2.INTER_AREA), np.float64)
 
 
-def _name_edge(cells: Array, along_x: Array, along_y: Array) -> str:
+def _name_edge(across: Array, down: Array, sums: Array) -> str:
     bands = {
-        "left": (along_x[:_EDGE_CELLS].sum(), cells[:, :_EDGE_CELLS].sum(axis=1)),
-        "right": (along_x[-_EDGE_CELLS:].sum(), cells[:, -_EDGE_CELLS:].sum(axis=1)),
-        "top": (along_y[:_EDGE_CELLS].sum(), cells[:_EDGE_CELLS].sum(axis=0)),
-        "bottom": (along_y[-_EDGE_CELLS:].sum(), cells[-_EDGE_CELLS:].sum(axis=0)),
+        "left": (sums[0, 1], down[:, 1]),
+        "right": (sums[0, 2], down[:, 2]),
+        "top": (sums[1, 0], across[1]),
+        "bottom": (sums[2, 0], across[2]),
     }
     name, (share, along) = max(bands.items(), key=lambda band: float(band[1][0]))
     if share >= 0.75 and _measure_spread(along) > _MAX_COMPACT_SPREAD:
         return f"along the {name} edge"
-    inner = cells[_EDGE_CELLS:-_EDGE_CELLS, _EDGE_CELLS:-_EDGE_CELLS].sum()
+    border = sums[0, 1:3].sum() + sums[1:3, 0].sum() - sums[1:3, 1:3].sum()
+    if border <= 0.8:
+        return ""
     around = all(share > 0.1 and _measure_spread(along) > _MAX_COMPACT_SPREAD for share, along in bands.values())
-    return "around the edges" if inner < 0.2 and around else ""
+    return "around the edges" if around else ""
 
 
 def _name_by_middle(along_x: Array, along_y: Array, ninths: Array) -> str:
-    centers = (np.arange(_PLACE_GRID) + 0.5) / _PLACE_GRID
-    column, row = (min(2, int(3 * float((along * centers).sum()))) for along in (along_x, along_y))
+    column, row = (min(2, int(3 * float(along @ _CELL_CENTERS))) for along in (along_x, along_y))
     wide, high = _measure_spread(along_x) > _MAX_COMPACT_SPREAD, _measure_spread(along_y) > _MAX_COMPACT_SPREAD
     if not wide and not high:
         return _PLACE_NAMES[row][column]
@@ -97,10 +105,9 @@ def _name_by_middle(along_x: Array, along_y: Array, ninths: Array) -> str:
 
 
 def _measure_spread(along: Array) -> float:
-    centers = (np.arange(_PLACE_GRID) + 0.5) / _PLACE_GRID
     total = max(float(along.sum()), 1e-12)
-    middle = float((along * centers).sum()) / total
-    return float(np.sqrt(max(float((along * (centers - middle) ** 2).sum()) / total, 0)))
+    from_middle = _CELL_CENTERS - along @ _CELL_CENTERS / total
+    return math.sqrt(max(float(along @ (from_middle * from_middle)) / total, 0))
 
 
 NOTICEABLE_DELTA_E = 10.0  # ΔE that is seen at a glance
@@ -154,9 +161,9 @@ def infer_edit_region(difference: Floats) -> Bools:
     count, labels = cv2.connectedComponents(closed, connectivity=8)
     if count < 2:
         return np.zeros(difference.shape, np.bool_)
-    mass = np.bincount(np.asarray(labels).ravel(), small.ravel(), count)
-    mass[0] = 0
-    main: Array = (mass >= 0.25 * mass.max())[labels].astype(np.uint8)
+    found = np.flatnonzero(closed)
+    mass = np.bincount(np.asarray(labels).ravel()[found], small.ravel()[found], count)
+    main: Array = (mass >= 0.25 * mass.max()).astype(np.uint8).take(labels)
     outer, _ = cv2.findContours(main, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     cv2.drawContours(main, outer, -1, 1.0, cv2.FILLED)
     main = np.asarray(cv2.dilate(main, make_disc(_REGION_MARGIN * max(main.shape))), np.uint8)
@@ -167,19 +174,20 @@ def find_changed_regions(difference: Floats, changed: Bools) -> list[ChangedRegi
     """Return the connected regions of change of at least 0.1 % of the image, the largest first, 20 at most."""
     mask = _downscale(changed.astype(np.float32), blur=1) >= 0.5
     closed = _close_gaps(mask)
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(closed, connectivity=8)
-    labels = np.where(mask, labels, 0)  # closing joins parts, but what lies between them did not change
-    areas = np.bincount(labels.ravel(), minlength=count)
-    sums = np.bincount(labels.ravel(), _downscale(difference, blur=1).ravel(), count)
+    count, labels = cv2.connectedComponents(closed, connectivity=8)
+    found = np.flatnonzero(mask)  # closing joins parts, but what lies between them did not change
+    areas = np.bincount(labels.ravel()[found], minlength=count)
+    sums = np.bincount(labels.ravel()[found], _downscale(difference, blur=1).ravel()[found], count)
     height, width = mask.shape
     result: list[ChangedRegion] = []
     for label in sorted(range(1, count), key=lambda number: -areas[number]):
         if areas[label] < _MIN_REGION_SHARE * mask.size or len(result) == 20:
             break
-        left, top, wide, high, _ = (int(number) for number in stats[label])
+        region = labels == label
+        left, top, wide, high = cv2.boundingRect(region.view(np.uint8))
         box = left / width, top / height, (left + wide) / width, (top + high) / height
         share, mean = float(areas[label] / mask.size), float(sums[label] / areas[label])
-        result.append(ChangedRegion(share, mean, name_place(labels == label), box))
+        result.append(ChangedRegion(share, mean, name_place(region & mask), box))
     return result
 
 

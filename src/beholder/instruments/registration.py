@@ -175,28 +175,34 @@ _RANSAC_TRIALS = 150
 _SCALE_RANGE, _MAX_ROTATION, _MIN_OVERLAP = (0.5, 2.0), 10.0, 0.3
 
 
-def register_images(before: Bytes, after: Bytes) -> Alignment:
-    """Register two RGB images. Never raises: an alignment that was not found has its reason."""
+def register_images(before: Bytes, after: Bytes, grays: tuple[Bytes, Bytes] | None = None) -> Alignment:
+    """Register two RGB images. Never raises: an alignment that was not found has its reason.
+
+    Args:
+        before: The image as it was.
+        after: What was made of it.
+        grays: Both in gray (`to_gray`), where the caller has them.
+    """
     plain = make_resize_matrix(before.shape, after.shape)
     if before.shape == after.shape and np.array_equal(before, after):
         return Alignment(plain, registered=True, confidence=1.0, method="identity")
     if min(*before.shape[:2], *after.shape[:2]) < _MIN_SIDE:
         return Alignment(plain, reason=f"an image under {_MIN_SIDE} pixels on a side has too few to tell")
-    search = _RegistrationSearch(before, after)
+    search = _RegistrationSearch(*(grays or (to_gray(before), to_gray(after))))
     if search.detail < 0.01:
         return Alignment(plain, reason="the image before has too little detail to tell")
     return search.alignment()
 
 
 class _RegistrationSearch:
-    """The search on small copies: ≤ 384 px to track corners, and ≤ 192 px to compare candidates.
+    """The search on small copies of two gray images: ≤ 384 px to track corners, and ≤ 192 px to compare candidates.
 
     Matrices here map a point of before to one of after, in pixels of the coarse images; `plain` is the plain resize.
     """
 
     def __init__(self, before: Bytes, after: Bytes) -> None:
-        self.shapes = before.shape[:2], after.shape[:2]
-        self.fine = _downscale(_to_gray(before), _FINE_SIDE), _downscale(_to_gray(after), _FINE_SIDE)
+        self.shapes = before.shape, after.shape
+        self.fine = _downscale(before, _FINE_SIDE), _downscale(after, _FINE_SIDE)
         self.coarse = _downscale(self.fine[0], _COARSE_SIDE), _downscale(self.fine[1], _COARSE_SIDE)
         self.same_aspect = has_same_aspect(*(shape[::-1] for shape in self.shapes))
         self.plain = make_resize_matrix(self.coarse[0].shape, self.coarse[1].shape)
@@ -403,7 +409,8 @@ class _RegistrationSearch:
 _NO_MASK: Array = np.empty((0, 0), np.uint8)
 
 
-def _to_gray(rgb: Bytes) -> Bytes:
+def to_gray(rgb: Bytes) -> Bytes:
+    """Return luma (Rec. 601 weights on sRGB values) in levels, 0–255."""
     return np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), np.uint8)
 
 

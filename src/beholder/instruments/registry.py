@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from itertools import pairwise
 
 from beholder.errors import SetupError, UsageError
 from beholder.instruments.instrument import Instrument, InstrumentKind, Measurement
 from beholder.instruments.pair import ImagePair, SingleImage
+from beholder.plugins import find_named_entry_points
 
 ENTRY_POINT_GROUP = "beholder.instruments"
 
@@ -54,11 +55,9 @@ def measure_pair(
     return {instrument.name: take_measurement(instrument, pair) for instrument in chosen}
 
 
-def measure_image(
-    image: SingleImage, names: Collection[str] | None = None, *, cheap_only: bool = False
-) -> dict[str, Measurement]:
+def measure_image(image: SingleImage, names: Collection[str] | None = None) -> dict[str, Measurement]:
     """Measure one image with image instruments; arguments and result as for `measure_pair`."""
-    chosen = _select_instruments("image", names, cheap_only)
+    chosen = _select_instruments("image", names, cheap_only=False)
     return {instrument.name: take_measurement(instrument, image) for instrument in chosen}
 
 
@@ -110,7 +109,7 @@ def _find_entry_points() -> tuple[EntryPoint, ...]:
         SetupError: Two families have the same name.
     """
     points = sorted(
-        entry_points(group=ENTRY_POINT_GROUP),
+        find_named_entry_points(ENTRY_POINT_GROUP),
         key=lambda point: (
             _FAMILY_ORDER.index(point.name) if point.name in _FAMILY_ORDER else len(_FAMILY_ORDER),
             point.name,

@@ -17,6 +17,7 @@ made by a model, which also redraw shapes, were not available.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial, wraps
 from typing import NamedTuple
 
 import cv2
@@ -27,11 +28,11 @@ from beholder.instruments.instrument import (
     Bools,
     Bytes,
     Floats,
-    Instrument,
+    InstrumentFamily,
+    PairReader,
     PairReading,
     format_factor,
     format_percent,
-    make_pair_instrument,
     scale_to_side,
 )
 from beholder.instruments.pair import ImagePair, once_per_pair, require_min_side
@@ -107,7 +108,32 @@ class _Surface(NamedTuple):
 _TOO_SMALL = f"The image {{which}} is too small ({{width}}×{{height}}): restyles have {MIN_SIDE} px a side."
 
 
+INSTRUMENTS = InstrumentFamily("restyle", partial(require_min_side, min_side=MIN_SIDE, sentence=_TOO_SMALL))
+
+
+def _require_surface(*, textured: bool) -> Callable[[PairReader], PairReader]:
+    """Guard a reading: it needs a block that lies in both images and, if `textured`, texture in the photo."""
+
+    def guard(read: PairReader) -> PairReader:
+        @wraps(read)
+        def reading(pair: ImagePair) -> PairReading:
+            surface = _compare_surfaces(pair)
+            if not surface.valid.any():
+                return PairReading(None, "Not measured: no whole block lies in both images.")
+            if textured and not surface.textured.any():
+                return PairReading(None, "The image before has no texture by which untouched photo could be told.")
+            return read(pair)
+
+        return reading
+
+    return guard
+
+
+@INSTRUMENTS.pair("structure_kept", unit="share", better="higher")
 def _read_structure_kept(pair: ImagePair) -> PairReading:
+    """How far the composition survived the restyle: the correlation of edge directions at three coarse sizes, whatever
+    became of colour and texture; about 0 for another photo, 1 for the same drawing.
+    """
     kept, lost = _compare_compositions(pair)
     if kept is None:
         return PairReading(None, "The image before has no edges whose place could be kept.")
@@ -122,6 +148,13 @@ def _read_structure_kept(pair: ImagePair) -> PairReading:
     return PairReading(kept, sentence, pair.upscale_map(1 - lost), 1.0)
 
 
+@INSTRUMENTS.pair(
+    "strength",
+    "How much of the photo's surface was changed, half by colour and half by detail: 0 is identical, 1 has no "
+    f"colour and no detail left where it was; under {MIN_STRENGTH} is too little, over {MAX_STRENGTH} too much.",
+    unit="share",
+)
+@_require_surface(textured=False)
 def _read_strength(pair: ImagePair) -> PairReading:
     surface = _compare_surfaces(pair)
     value = float(surface.strength[surface.valid].mean())
@@ -138,7 +171,12 @@ def _read_strength(pair: ImagePair) -> PairReading:
     return PairReading(value, f"{sentence}.", pair.upscale_map(surface.strength), 1.0)
 
 
+@INSTRUMENTS.pair("evenness", unit="share", better="higher")
+@_require_surface(textured=True)
 def _read_evenness(pair: ImagePair) -> PairReading:
+    """The share of the photo's textured blocks that the style reached: changed at least a quarter as much as the most
+    changed tenth.
+    """
     surface = _compare_surfaces(pair)
     blocks = surface.strength
     most = float(np.quantile(blocks[surface.textured], 0.9))
@@ -162,6 +200,14 @@ def _read_evenness(pair: ImagePair) -> PairReading:
     return PairReading(value, sentence)
 
 
+@INSTRUMENTS.pair(
+    "untouched",
+    "The share of the photo's textured blocks that were left as they were: mean colour within "
+    f"ΔE {_MAX_SAME_DELTA_E:g} and {format_percent(_MIN_SAME_DETAIL)} of the detail in place.",
+    unit="share",
+    better="lower",
+)
+@_require_surface(textured=True)
 def _read_untouched(pair: ImagePair) -> PairReading:
     surface = _compare_surfaces(pair)
     left = surface.untouched
@@ -176,7 +222,12 @@ def _read_untouched(pair: ImagePair) -> PairReading:
     return PairReading(value, sentence, pair.upscale_map(left, cv2.INTER_NEAREST), 1.0)
 
 
+@INSTRUMENTS.pair("texture_change", unit="share")
+@_require_surface(textured=False)
 def _read_texture_change(pair: ImagePair) -> PairReading:
+    """How much the amount of fine and coarser texture differs, block by block: 0 where it is the same, 1 where only one
+    image has any.
+    """
     surface = _compare_surfaces(pair)
     bands = [np.abs(after - before) / (before + after + _MAX_GRAIN) for before, after in (surface.fine, surface.coarse)]
     blocks = np.asarray((bands[0] + bands[1]) / 2 * surface.valid, np.float32)
@@ -191,7 +242,10 @@ def _read_texture_change(pair: ImagePair) -> PairReading:
     return PairReading(value, sentence, pair.upscale_map(blocks), 1.0)
 
 
+@INSTRUMENTS.pair("texture_ratio", unit="×")
+@_require_surface(textured=True)
 def _read_texture_ratio(pair: ImagePair) -> PairReading:
+    """How strong fine texture is against the photo's, in the median textured block; below 1 is flatter."""
     surface = _compare_surfaces(pair)
     before, after = surface.fine
     value = float(np.median(after[surface.textured] / before[surface.textured]))
@@ -199,22 +253,6 @@ def _read_texture_ratio(pair: ImagePair) -> PairReading:
     return PairReading(
         value, f"Fine texture is {format_factor(value)} the photo's in the median textured block: {word} the photo."
     )
-
-
-def _require_surface(
-    read: Callable[[ImagePair], PairReading], *, textured: bool = False
-) -> Callable[[ImagePair], PairReading]:
-    """Guard a reading: it needs a block that lies in both images and, if `textured`, texture in the photo."""
-
-    def reading(pair: ImagePair) -> PairReading:
-        surface = _compare_surfaces(pair)
-        if not surface.valid.any():
-            return PairReading(None, "Not measured: no whole block lies in both images.")
-        if textured and not surface.textured.any():
-            return PairReading(None, "The image before has no texture by which untouched photo could be told.")
-        return read(pair)
-
-    return require_min_side(reading, MIN_SIDE, _TOO_SMALL)
 
 
 @once_per_pair
@@ -333,51 +371,3 @@ def _halve_to(image: Array, size: tuple[int, int]) -> Array:
 def _shrink(image: Floats, side: int) -> Floats:
     """Scale down so that the longer side is at most `side`."""
     return image if max(image.shape[:2]) <= side else _downscale_mean(image, scale_to_side(image.shape, side))
-
-
-INSTRUMENTS: tuple[Instrument, ...] = (
-    make_pair_instrument(
-        "restyle.structure_kept",
-        "How far the composition survived the restyle: the correlation of edge directions at three coarse sizes, "
-        "whatever became of colour and texture; about 0 for another photo, 1 for the same drawing.",
-        require_min_side(_read_structure_kept, MIN_SIDE, _TOO_SMALL),
-        unit="share",
-        better="higher",
-    ),
-    make_pair_instrument(
-        "restyle.strength",
-        "How much of the photo's surface was changed, half by colour and half by detail: 0 is identical, 1 has no "
-        f"colour and no detail left where it was; under {MIN_STRENGTH} is too little, over {MAX_STRENGTH} too much.",
-        _require_surface(_read_strength),
-        unit="share",
-    ),
-    make_pair_instrument(
-        "restyle.evenness",
-        "The share of the photo's textured blocks that the style reached: changed at least a quarter as much as the "
-        "most changed tenth.",
-        _require_surface(_read_evenness, textured=True),
-        unit="share",
-        better="higher",
-    ),
-    make_pair_instrument(
-        "restyle.untouched",
-        "The share of the photo's textured blocks that were left as they were: mean colour within "
-        f"ΔE {_MAX_SAME_DELTA_E:g} and {format_percent(_MIN_SAME_DETAIL)} of the detail in place.",
-        _require_surface(_read_untouched, textured=True),
-        unit="share",
-        better="lower",
-    ),
-    make_pair_instrument(
-        "restyle.texture_change",
-        "How much the amount of fine and coarser texture differs, block by block: 0 where it is the same, 1 where only "
-        "one image has any.",
-        _require_surface(_read_texture_change),
-        unit="share",
-    ),
-    make_pair_instrument(
-        "restyle.texture_ratio",
-        "How strong fine texture is against the photo's, in the median textured block; below 1 is flatter.",
-        _require_surface(_read_texture_ratio, textured=True),
-        unit="×",
-    ),
-)

@@ -9,12 +9,11 @@ from beholder.instruments.instrument import (
     Bools,
     Bytes,
     Floats,
-    Instrument,
+    InstrumentFamily,
     PairReading,
     format_percent,
-    make_pair_instrument,
 )
-from beholder.instruments.pair import ImagePair, shrink_to_side
+from beholder.instruments.pair import ImagePair, once_per_pair, shrink_to_side
 from beholder.instruments.pixel_metrics import SSIM_RADIUS, compute_ssim
 from beholder.instruments.regions import EVERYWHERE, NOWHERE, name_place
 
@@ -39,7 +38,14 @@ _BOTH_FLAT = "Not measured: neither image has any structure; both are flat."
 _TOO_FEW_DETAILS = "Not measured: the image before has too few distinct details."
 
 
+INSTRUMENTS = InstrumentFamily("structure")
+
+
+@INSTRUMENTS.pair("ssim", better="higher")
 def _read_ssim(pair: ImagePair) -> PairReading:
+    """Structural similarity of the grey images (Wang et al. 2004: Gaussian window of 1.5 px, population covariance),
+    averaged where the window lies within both: 1 is the same.
+    """
     if _get_shortest_side(pair) < _MIN_SIDE:
         return PairReading(None, _TOO_SMALL)
     if _are_flat(pair):
@@ -54,7 +60,11 @@ def _read_ssim(pair: ImagePair) -> PairReading:
     return PairReading(mean, sentence, values if pair.fully_valid else np.where(pair.valid, values, np.float32(1)), 1.0)
 
 
+@INSTRUMENTS.pair("ms_ssim", better="higher", cheap=False)
 def _read_ms_ssim(pair: ImagePair) -> PairReading:
+    """Structural similarity over five scales with the weights of Wang et al. 2003 (fewer, weights adding up to 1, for
+    an image that is too small); averages over 2×2 pixels from scale to scale.
+    """
     if _get_shortest_side(pair) < _MIN_SIDE:
         return PairReading(None, _TOO_SMALL)
     one, other, valid = *pair.luma, pair.valid
@@ -68,7 +78,7 @@ def _read_ms_ssim(pair: ImagePair) -> PairReading:
         if means[0] is None or means[1] is None:
             break
         levels.append((means[0], means[1]))
-        one, other, valid = _halve(one), _halve(other), _halve(valid.astype(np.float32)) > 0.99
+        one, other, valid = _halve_all(one, other, valid) if level else _halve_pair(pair)
     if not levels:
         return PairReading(None, _TOO_SMALL)
     # Luminance counts at the coarsest scale alone; a negative similarity, which has no power, is none.
@@ -80,9 +90,13 @@ def _read_ms_ssim(pair: ImagePair) -> PairReading:
     return PairReading(value, f"Over {len(levels)} scales structure is kept by {value:.2f}: {how}.")
 
 
+@INSTRUMENTS.pair("gradients", better="lower", cheap=False)
 def _read_gradients(pair: ImagePair) -> PairReading:
-    one, other = (_halve(gray) for gray in pair.luma)
-    inner = _erode_valid(_halve(pair.valid.astype(np.float32)) > 0.99, 1)
+    """Gradient magnitude similarity deviation (Xue et al. 2014: Prewitt at half size, c = 170): 0 is the same, 0.35 and
+    more another image; not measured where the mean similarity is under 0.35.
+    """
+    one, other, valid = _halve_pair(pair)
+    inner = _erode_valid(valid, 1)
     if min(one.shape) < 3 or _get_shortest_side(pair) < 3 or not inner.any():
         return PairReading(None, _TOO_SMALL)
     if _are_flat(pair):
@@ -93,7 +107,8 @@ def _read_gradients(pair: ImagePair) -> PairReading:
     if mean < _MIN_GRADIENT_SIMILARITY:
         return PairReading(None, "Not measured: edges and textures changed everywhere alike, which no deviation tells.")
     lost = np.where(inner, 1 - similar, np.float32(0))
-    where = f", most {name_place(lost)}" if deviation > 0.05 and name_place(lost) != EVERYWHERE else ""
+    place = name_place(lost) if deviation > 0.05 else EVERYWHERE
+    where = f", most {place}" if place != EVERYWHERE else ""
     how = "kept" if deviation < 0.05 else "partly kept" if deviation < 0.15 else "mostly changed"
     size = pair.valid.shape[::-1]
     shown = np.asarray(cv2.resize(lost, size, interpolation=cv2.INTER_LINEAR), np.float32)
@@ -102,11 +117,15 @@ def _read_gradients(pair: ImagePair) -> PairReading:
     )
 
 
+@INSTRUMENTS.pair("edges", better="higher", cheap=False)
 def _read_edges(pair: ImagePair) -> PairReading:
+    """F1 of the Canny edges of both images at ≤ 512 px, each found again within 0.3 % of the longer side; thresholds
+    follow each image's own contrast.
+    """
     if _get_shortest_side(pair) < _MIN_SIDE:
         return PairReading(None, _TOO_SMALL)
-    grays = [_downscale_gray(image) for image in (pair.before, pair.aligned)]
-    valid = _erode_valid(_downscale_valid(pair, grays[0]), 2).astype(np.uint8)
+    grays, valid = _downscale_grays(pair)
+    valid = _erode_valid(valid, 2).astype(np.uint8)
     one, other = (_detect_edges(gray) & valid for gray in grays)
     first, second = int(np.count_nonzero(one)), int(np.count_nonzero(other))
     if max(first, second) < max(8, _MIN_EDGE_SHARE * valid.size):
@@ -125,15 +144,18 @@ def _read_edges(pair: ImagePair) -> PairReading:
     )
 
 
+@INSTRUMENTS.pair("keypoints", unit="share", better="higher", cheap=False)
 def _read_keypoints(pair: ImagePair) -> PairReading:
+    """Share of the corners of the image before (≤ 300, at ≤ 512 px, a fortieth of the longer side apart) whose ORB
+    description at the same place after differs in at most 64 of 256 bits.
+    """
     if _get_shortest_side(pair) < _MIN_KEYPOINT_SIDE:
         side = _MIN_KEYPOINT_SIDE
         return PairReading(None, f"Not measured: an image under {side} pixels on a side has too few distinct details.")
-    one, other = (_downscale_gray(image) for image in (pair.before, pair.aligned))
-    valid = _downscale_valid(pair, one).astype(np.uint8)
+    (one, other), valid = _downscale_grays(pair)
     # Corners at a distance from each other: ORB's own keypoints crowd where the contrast is highest.
-    corners = cv2.goodFeaturesToTrack(one, _MAX_KEYPOINTS, 0.01, max(one.shape) / 40, mask=valid)
-    points = [] if corners is None else [cv2.KeyPoint(float(x), float(y), 31, 0) for ((x, y),) in np.asarray(corners)]
+    corners = cv2.goodFeaturesToTrack(one, _MAX_KEYPOINTS, 0.01, max(one.shape) / 40, mask=valid.view(np.uint8))
+    points = [] if corners is None else [cv2.KeyPoint(x, y, 31, 0) for ((x, y),) in np.asarray(corners).tolist()]
     finder = cv2.ORB.create()
     # Both are described at the same places and with the same direction, so no matching is needed.
     described, words = finder.compute(one, points)
@@ -144,9 +166,10 @@ def _read_keypoints(pair: ImagePair) -> PairReading:
     stayed = bits <= _MAX_DIFFERING_BITS
     share = float(stayed.mean())
     lost = np.zeros(one.shape, np.float32)
-    for x, y in np.array([keypoint.pt for keypoint in described])[~stayed].astype(int):
-        lost[y, x] = 1
-    where = f"; most that went were {name_place(lost)}" if 0.02 < share < 0.9 and name_place(lost) != EVERYWHERE else ""
+    columns, rows = np.asarray(cv2.KeyPoint.convert(described))[~stayed].astype(int).T
+    lost[rows, columns] = 1
+    place = name_place(lost) if 0.02 < share < 0.9 else EVERYWHERE
+    where = f"; most that went were {place}" if place != EVERYWHERE else ""
     return PairReading(
         share, f"{format_percent(share)} of {len(described)} distinct details stayed in their place{where}."
     )
@@ -160,6 +183,16 @@ def _get_shortest_side(pair: ImagePair) -> int:
 def _are_flat(pair: ImagePair) -> bool:
     """Return whether both images are one tone each and not identical: then no structure can be kept or lost."""
     return not pair.identical and all(float(gray.max() - gray.min()) < 2 / 255 for gray in pair.luma)
+
+
+@once_per_pair
+def _halve_pair(pair: ImagePair) -> tuple[Floats, Floats, Bools]:
+    return _halve_all(*pair.luma, pair.valid)
+
+
+def _halve_all(one: Floats, other: Floats, valid: Bools) -> tuple[Floats, Floats, Bools]:
+    """Return both gray images at half the size, and which of their pixels are made of valid ones only."""
+    return _halve(one), _halve(other), _halve(valid.astype(np.float32)) > 0.99
 
 
 def _halve(values: Floats) -> Floats:
@@ -206,54 +239,9 @@ def _detect_edges(gray: Bytes) -> Bytes:
     return np.asarray(np.asarray(cv2.Canny(dx, dy, high / 2, high)) > 0, np.uint8)
 
 
-def _downscale_gray(rgb: Bytes) -> Bytes:
-    return np.asarray(shrink_to_side(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), _FEATURE_SIDE), np.uint8)
-
-
-def _downscale_valid(pair: ImagePair, like: Bytes) -> Bools:
-    flags = cv2.resize(pair.valid.astype(np.uint8), like.shape[::-1], interpolation=cv2.INTER_NEAREST)
-    return np.asarray(flags, np.bool_)
-
-
-INSTRUMENTS: tuple[Instrument, ...] = (
-    make_pair_instrument(
-        "structure.ssim",
-        "Structural similarity of the grey images (Wang et al. 2004: Gaussian window of 1.5 px, population "
-        "covariance), averaged where the window lies within both: 1 is the same.",
-        _read_ssim,
-        better="higher",
-    ),
-    make_pair_instrument(
-        "structure.ms_ssim",
-        "Structural similarity over five scales with the weights of Wang et al. 2003 (fewer, weights adding up to 1, "
-        "for an image that is too small); averages over 2×2 pixels from scale to scale.",
-        _read_ms_ssim,
-        better="higher",
-        cheap=False,
-    ),
-    make_pair_instrument(
-        "structure.gradients",
-        "Gradient magnitude similarity deviation (Xue et al. 2014: Prewitt at half size, c = 170): 0 is the same, 0.35 "
-        "and more another image; not measured where the mean similarity is under 0.35.",
-        _read_gradients,
-        better="lower",
-        cheap=False,
-    ),
-    make_pair_instrument(
-        "structure.edges",
-        "F1 of the Canny edges of both images at ≤ 512 px, each found again within 0.3 % of the longer side; "
-        "thresholds follow each image's own contrast.",
-        _read_edges,
-        better="higher",
-        cheap=False,
-    ),
-    make_pair_instrument(
-        "structure.keypoints",
-        "Share of the corners of the image before (≤ 300, at ≤ 512 px, a fortieth of the longer side apart) whose ORB "
-        "description at the same place after differs in at most 64 of 256 bits.",
-        _read_keypoints,
-        unit="share",
-        better="higher",
-        cheap=False,
-    ),
-)
+@once_per_pair
+def _downscale_grays(pair: ImagePair) -> tuple[tuple[Bytes, Bytes], Bools]:
+    """Return before and aligned in gray, as edges and keypoints are found in them, and where they are valid."""
+    before, aligned = (np.asarray(shrink_to_side(gray, _FEATURE_SIDE), np.uint8) for gray in pair.gray)
+    valid = cv2.resize(pair.valid.view(np.uint8), before.shape[::-1], interpolation=cv2.INTER_NEAREST)
+    return (before, aligned), np.asarray(valid, np.bool_)

@@ -1,18 +1,25 @@
 """The audit: compares what a model said about two images with what can be measured of them.
 
-`measure_evidence` measures, in another process, while the model is asked, and returns only numbers and sentences;
-`apply_audit` adds them to the verdict and flags what they contradict. No score is changed: flags are for the reader.
+`examine_images` measures, in another process, while the model is asked, and returns only numbers and sentences (and
+thumbnails, since the images are decoded there). `apply_audit` adds them to the verdict and flags what they contradict.
+No score is changed: flags are for the reader.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from beholder.errors import ImageError
+from beholder.images.prepare import DecodedImage, encode_thumbnail
 from beholder.rubrics.rubric import Assertion, CheckRule, InstrumentCheck, Number, Rubric, to_fraction
 from beholder.verdicts.verdict import CriterionResult, Flag, Verdict
+
+if TYPE_CHECKING:
+    from beholder.instruments.pair import ImagePair
 
 BLOCKINESS = "quality.blockiness_change"
 DISAGREE, NOT_AUDITED = "pixels_disagree", "not_audited"
@@ -154,33 +161,95 @@ def measure_evidence(plan: AuditPlan, before: bytes, after: bytes) -> AuditEvide
 
     Never raises for an image: one that cannot be read makes evidence that `failed`.
     """
+    evidence = examine_images(plan, [(before, ""), (after, "")]).evidence
+    assert evidence is not None
+    return evidence
+
+
+def _measure_decoded(plan: AuditPlan, before: DecodedImage, after: DecodedImage) -> AuditEvidence:
+    """Measure everything in `plan` on a pair of decoded images, at 400 px."""
     from beholder.instruments.pair import AUDIT_SIDE, DEFAULT_SIDE, ImagePair
     from beholder.instruments.registry import measure_pair
-    from beholder.judges.offline.restyle import Findings
 
-    try:
-        pair = ImagePair.load(before, after, side=AUDIT_SIDE, names=("the first image", "the second image", ""))
-        measured = measure_pair(pair, [name for name in plan.names if name != BLOCKINESS])
-        if BLOCKINESS in plan.names:  # of which a smaller copy has none left
-            measured |= measure_pair(ImagePair.load(before, after, side=DEFAULT_SIDE), [BLOCKINESS])
-    except ImageError as error:
-        return AuditEvidence({}, {}, failed=str(error))
+    pixels = before.scale_to(AUDIT_SIDE), after.scale_to(AUDIT_SIDE)
+    pair = ImagePair(*pixels, sizes=(before.size, after.size))
+    measured = measure_pair(pair, [name for name in plan.names if name != BLOCKINESS])
+    if BLOCKINESS in plan.names:  # of which a smaller copy has none left
+        measured |= measure_pair(ImagePair.load(before.data, after.data, side=DEFAULT_SIDE), [BLOCKINESS])
     readings = {
         name: AuditReading(_round_significant(one.value), one.unit, one.sentence) for name, one in measured.items()
     }
-    findings = Findings(pair, after)
+    answers = _check_assertions(plan.assertions, pair, after.data) if plan.assertions else {}
+    return AuditEvidence(readings, answers, pair.identical, rules=plan.rules)
+
+
+def _check_assertions(assertions: Sequence[Assertion], pair: ImagePair, restyled: bytes) -> dict[str, tuple[bool, str]]:
+    """Return for each assertion that can be decided whether it holds, and the evidence."""
+    from beholder.judges.offline.restyle import Findings
+
+    findings = Findings(pair, restyled)
     answers = {}
-    for assertion in plan.assertions:
+    for assertion in assertions:
         rule = CheckRule.parse(assertion.measured)
         assert rule is not None
         result = findings.check(*rule.checks)
         if result.holds is not None and (rule.yes if result.holds else rule.no):
             answers[assertion.id] = result.holds, result.evidence
-    return AuditEvidence(readings, answers, pair.identical, rules=plan.rules)
+    return answers
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What was made of the pixels of a case's images.
+
+    Attributes:
+        evidence: Of the audit; `None` where nothing was to be measured.
+        thumbnails: JPEGs by the digest of the image file.
+    """
+
+    evidence: AuditEvidence | None = None
+    thumbnails: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def examine_images(plan: AuditPlan | None, images: Sequence[tuple[bytes, str]]) -> Examination:
+    """Decode each image once, make its thumbnail, and measure the pair. This is what a worker process does for a case.
+
+    Thumbnails come from what is decoded for the audit, whether or not there is one: 400 to 512 pixels on the longer
+    side, depending on the size to which the codec decodes cheaply.
+
+    Args:
+        plan: What to measure; `None` for nothing.
+        images: Encoded images, each with the digest under which its thumbnail is kept; empty where none is wanted.
+    """
+    from beholder.instruments.pair import AUDIT_SIDE
+
+    names = ("the first image", "the second image") if plan is not None else ["image"] * len(images)
+    decoded: list[DecodedImage] = []
+    thumbnails: dict[str, bytes] = {}
+    why_not = ""
+    for name, (data, digest) in zip(names, images, strict=True):
+        try:
+            decoded.append(DecodedImage(data, AUDIT_SIDE, name=name))
+        except ImageError as error:
+            why_not = why_not or str(error)
+            continue
+        if digest:
+            with suppress(ImageError):  # a verdict is valid without a thumbnail
+                thumbnails[digest] = encode_thumbnail(decoded[-1])
+    if plan is None:
+        return Examination(None, thumbnails)
+    if not why_not:
+        try:
+            return Examination(_measure_decoded(plan, decoded[0], decoded[1]), thumbnails)
+        except ImageError as error:
+            why_not = str(error)
+        except Exception as error:  # the thumbnails are made all the same
+            why_not = f"measuring failed: {type(error).__name__}: {error}"
+    return Examination(AuditEvidence({}, {}, failed=why_not), thumbnails)
 
 
 def apply_audit(verdict: Verdict, evidence: AuditEvidence, jurors: Sequence[tuple[str, Verdict]] = ()) -> Verdict:
-    """Return a scored verdict with what was measured, and a flag for everything that this contradicts.
+    """Return an answered verdict with what was measured, and a flag for everything that this contradicts.
 
     Args:
         verdict: the verdict to add to.
@@ -196,7 +265,7 @@ def apply_audit(verdict: Verdict, evidence: AuditEvidence, jurors: Sequence[tupl
     flags = [
         replace(flag, at=f"{prefix}{flag.at}")
         for prefix, audited in jurors or [("", verdict)]
-        if evidence.rules and audited.scored
+        if evidence.rules and audited.answered
         for flag in _contradictions(audited, evidence)
     ]
     return replace(verdict, measurements={**measurements, **verdict.measurements}, flags=(*verdict.flags, *flags))

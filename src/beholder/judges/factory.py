@@ -10,13 +10,13 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import entry_points
 from typing import TypeAlias, Unpack
 
 from beholder.errors import SetupError
 from beholder.images.image import DEFAULT_SIZING, Sizing
 from beholder.judges.base import INSTRUMENTS, Judge
 from beholder.judges.model import SEVERAL_BASE_URLS, ModelJudge
+from beholder.plugins import find_named_entry_points
 from beholder.providers.base import (
     DEFAULT_SETTINGS,
     ENTRY_POINT_GROUP,
@@ -24,9 +24,9 @@ from beholder.providers.base import (
     JudgeSettingsKwargs,
     Provider,
     format_identity,
-    normalize_base_url,
     split_image_params,
 )
+from beholder.providers.endpoint import normalize_base_url
 
 JudgePlugin: TypeAlias = Provider | Callable[[str, JudgeSettings], Judge]
 """A provider, or a function that makes a judge from the model's name and the settings."""
@@ -56,6 +56,15 @@ def judge_from(spec: str, settings: JudgeSettings | None = None, **given: Unpack
 
         return make_pydantic_ai_judge(provider, model, settings)
     return ModelJudge(plugin, model, settings) if isinstance(plugin, Provider) else plugin(model, settings)
+
+
+def check_judge_name(spec: str) -> None:
+    """Raise `SetupError` for a name that no judge can have, without a key and without making it."""
+    provider, model = split_spec(spec)
+    if spec != INSTRUMENTS and load_plugin(provider) is None:
+        from beholder.providers.pydantic_ai import check_prefix
+
+        check_prefix(provider, model)
 
 
 def judge_identity(spec: str, base_url: str | None, params: Mapping[str, object], base_urls: Sequence[str] = ()) -> str:
@@ -100,6 +109,8 @@ def judge_sizing(spec: str, params: Mapping[str, object]) -> Sizing:
 
 def split_spec(spec: str) -> tuple[str, str]:
     """Split `openai:gpt-5-mini` into provider and model (empty for `instruments`); raise `SetupError` for no name."""
+    if not isinstance(spec, str):
+        raise SetupError(f"A judge is named by a text such as openai:gpt-5-mini, not by {spec!r}.")
     if spec == INSTRUMENTS:
         return spec, ""
     provider, colon, model = spec.partition(":")
@@ -112,12 +123,13 @@ def split_spec(spec: str) -> tuple[str, str]:
 
 def load_plugin(provider: str) -> JudgePlugin | None:
     """Load the plug-in of that prefix; `None` where there is none."""
-    return next((entry.load() for entry in entry_points(group=ENTRY_POINT_GROUP) if entry.name == provider), None)
+    points = find_named_entry_points(ENTRY_POINT_GROUP)
+    return next((point.load() for point in points if point.name == provider), None)
 
 
 def load_plugins() -> list[JudgePlugin]:
     """Load all plug-ins, Beholder's own among them."""
-    return [entry.load() for entry in entry_points(group=ENTRY_POINT_GROUP)]
+    return [point.load() for point in find_named_entry_points(ENTRY_POINT_GROUP)]
 
 
 def parse_param(text: str) -> tuple[str, object]:

@@ -1,5 +1,7 @@
-"""Recorded answers, scored again: one JSON object a line, `{"case", "answer", "fields", "judge"}`.
+"""Answers that nobody is asked for: recorded ones, scored again, and `ScriptedJudge`, for tests of your own code.
 
+A recorded answer is one JSON object: `{"case", "answer", "fields", "judge"}`. A file has one a line, or several lines
+for each where it is pretty-printed, or one pretty-printed list of them.
 `answer` is the text as it came, or its JSON. `fields` are the case's texts (only a style is needed); `judge` says who
 answered, `setting` in which setting. Fields that the rubric does not know are ignored.
 
@@ -9,25 +11,35 @@ or "line 7".
 
 from __future__ import annotations
 
+import errno
 import json
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
+from typing import IO
 
 from beholder.cases.case import FieldValue
 from beholder.errors import AnswerError, CaseError, RubricError, UsageError
+from beholder.images.image import Sizing, regular_file
 from beholder.judges.base import INSTRUMENTS
-from beholder.rubrics.brief import Composer
+from beholder.rubrics.brief import Brief, Composer
 from beholder.rubrics.load import load_styles
 from beholder.rubrics.prompt import clean_text
 from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.answer import Answer, Turn
 from beholder.verdicts.observe import AnswerContext
 from beholder.verdicts.parse import MAX_CHARACTERS, JsonObject, check_answer_length, parse_answer, parse_json_object
 from beholder.verdicts.score import VerdictHeader, score_answer
 from beholder.verdicts.verdict import Outcome, Verdict
+
+MAX_PRETTY_CHARACTERS = 2**26  # of a pretty-printed object or list, which is read as a whole
+_INHERITED_FOLDERS = Path("/dev/fd"), Path("/proc/self/fd")  # whose files are those that this process has open
+_BETWEEN_MEMBERS = re.compile(r"[\s,]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +55,110 @@ class RecordedAnswer:
 
 
 def read_recorded(path: Path, on_malformed: Callable[[str], object] | None = None) -> Iterator[RecordedAnswer]:
-    """Iterate over the answers in a file, which is read once, so that a pipe will do.
+    """Iterate over the answers in a file, which is read once.
 
     Args:
-        path: the file; `-` is standard input.
+        path: the file; `-` is standard input. A pipe that the shell opened (`<(cat answers.jsonl)`) will do.
         on_malformed: called with a message (file, line, reason) for every line that is no recorded answer.
 
     Raises:
         UsageError: the file cannot be read; without `on_malformed` also for the first malformed line.
     """
     try:
-        with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8", "replace").strip()
-                if not text:
-                    continue
-                try:
-                    recorded = _parse_line(text, number)
-                except UsageError as error:
-                    message = f"{path}, line {number}: {error}"
-                    if on_malformed is None:
-                        raise UsageError(message) from None
-                    on_malformed(message)
-                else:
-                    yield recorded
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else _open_answers(path) as lines:
+            yield from parse_recorded(_decode_lines(lines, str(path)), str(path), on_malformed)
     except OSError as error:
         raise UsageError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
+
+
+def _open_answers(path: Path) -> IO[bytes]:
+    """Open a file, or a pipe that this process was started with. Raises `OSError` for any other pipe or device.
+
+    What the shell has opened has a writer; a pipe in a folder may never get one, and a device may have no end.
+    """
+    if path.absolute().parent in _INHERITED_FOLDERS or path == Path("/dev/stdin"):
+        return path.open("rb")
+    if path.is_fifo():
+        raise OSError(errno.EINVAL, f"it is a pipe and no file; to wait for its writer, say `- < {path}`")
+    return regular_file(path).open("rb")
+
+
+def _decode_lines(file: IO[bytes], place: str) -> Iterator[str]:
+    """Iterate over the lines of a file. Raises `UsageError` for one that may have no end, such as that of /dev/zero."""
+    for number in count(1):
+        line = file.readline(MAX_PRETTY_CHARACTERS)
+        if len(line) == MAX_PRETTY_CHARACTERS:
+            raise UsageError(f"{place}, line {number} has more than {MAX_PRETTY_CHARACTERS >> 20} MB; no answer has.")
+        if not line:
+            return
+        yield line.decode("utf-8-sig" if number == 1 else "utf-8", "replace")
+
+
+def parse_recorded(
+    lines: Iterable[str | Mapping[str, object]], place: str, on_malformed: Callable[[str], object] | None = None
+) -> Iterator[RecordedAnswer]:
+    """Iterate over recorded answers, each a line of JSON or a mapping; empty lines are skipped.
+
+    Args:
+        lines: the answers.
+        place: where they are, for messages.
+        on_malformed: as for `read_recorded`.
+
+    Raises:
+        UsageError: without `on_malformed`, for the first one that is no recorded answer.
+    """
+    for number, text in _split_documents(lines):
+        try:
+            recorded = _parse_line(text, number)
+        except UsageError as error:
+            message = f"{place}, line {number}: {error}"
+            if on_malformed is None:
+                raise UsageError(message) from None
+            on_malformed(message)
+        else:
+            yield recorded
+
+
+def _split_documents(lines: Iterable[str | Mapping[str, object]]) -> Iterator[tuple[int, str]]:
+    """Iterate over the JSON documents in lines, each with the number of its first line; empty lines are skipped.
+
+    A line that only opens an object or a list begins a pretty-printed one, which ends with the next line that closes it
+    without indentation.
+    """
+    opened: list[str] = []
+    first = size = 0
+    for number, line in enumerate(lines, start=1):
+        if not isinstance(line, str):
+            yield number, json.dumps(line, default=str)
+        elif opened:
+            opened.append(line)
+            size += len(line)
+            if line.rstrip() in ("}", "]") or size > MAX_PRETTY_CHARACTERS:
+                yield from _split_list("".join(opened), first)
+                opened = []
+        elif line.rstrip() in ("{", "["):
+            opened, first, size = [line], number, 0
+        elif text := line.strip():
+            yield number, text
+    if opened:
+        yield from _split_list("".join(opened), first)
+
+
+def _split_list(text: str, line: int) -> Iterator[tuple[int, str]]:
+    """Iterate over the texts of the members of a JSON list, or of one object, each with the line where it begins."""
+    text = text.strip()
+    if not text.startswith("["):
+        yield line, text
+        return
+    decoder = json.JSONDecoder(parse_int=_parse_int)
+    at = _BETWEEN_MEMBERS.match(text, 1).end()  # type: ignore[union-attr]  # matches also nothing
+    while at < len(text) and text[at] != "]":
+        try:
+            end = decoder.raw_decode(text, at)[1]
+        except (ValueError, RecursionError):
+            end = len(text)  # what follows is no JSON, and is reported as one line
+        yield line + text.count("\n", 0, at), text[at:end]
+        at = _BETWEEN_MEMBERS.match(text, end).end()  # type: ignore[union-attr]
 
 
 class Rescorer:
@@ -206,3 +296,57 @@ def _answer_document(answer: str | JsonObject) -> JsonObject:
 def _infer_setting(rubric: Rubric, document: JsonObject) -> str:
     """Return the first setting whose results are in the answer."""
     return next((name for name, setting in rubric.settings.items() if setting.results in document), "")
+
+
+ScriptedLine = str | Mapping[str, object] | Answer | Exception
+
+
+class ScriptedJudge:
+    """Answers with the given lines in turn, or with what a function returns.
+
+    Args:
+        *lines: the text of an answer, its JSON, a whole `Answer`, or an exception to raise. A single line answers every
+            question; of several, asking once more than there are is a `UsageError`.
+        say: in place of lines, returns the line for a brief.
+        name: the judge's name and identity.
+
+    Attributes:
+        briefs: the briefs that it was asked, in order.
+        turns: the earlier turns of each question.
+    """
+
+    def __init__(
+        self, *lines: ScriptedLine, say: Callable[[Brief], ScriptedLine] | None = None, name: str = "scripted"
+    ) -> None:
+        if bool(lines) == bool(say):
+            raise UsageError("A ScriptedJudge needs either lines to say or a function `say`.")
+        self.name = name
+        self.identity = name
+        self.sizing = Sizing()
+        self.briefs: list[Brief] = []
+        self.turns: list[tuple[Turn, ...]] = []
+        self._lines = list(lines)
+        self._say = say
+
+    async def answer(
+        self, brief: Brief, *, sample: int = 0, earlier: Sequence[Turn] = (), max_tokens: int | None = None
+    ) -> Answer:
+        self.briefs.append(brief)
+        self.turns.append(tuple(earlier))
+        line = self._say(brief) if self._say else self._next_line()
+        if isinstance(line, Exception):
+            raise line
+        if isinstance(line, Answer):
+            return replace(line, model=line.model or self.name)
+        return Answer(line if isinstance(line, str) else json.dumps(line), model=self.name)
+
+    async def aclose(self) -> None:
+        """Do nothing: there are no connections."""
+
+    def _next_line(self) -> ScriptedLine:
+        if len(self._lines) == 1:
+            return self._lines[0]
+        asked = len(self.briefs)
+        if asked > len(self._lines):
+            raise UsageError(f"The ScriptedJudge was asked {asked} times and has {len(self._lines)} lines.")
+        return self._lines[asked - 1]

@@ -7,22 +7,35 @@ Everything here runs in the transaction of the connection that it gets. A job is
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import msgspec
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
+from beholder.errors import LedgerError
 from beholder.ledger import schema
-from beholder.ledger.encoding import pack, split_ids, to_json_text, unpack
-from beholder.ledger.schema import chunks
+from beholder.ledger.connection import LedgerConnection
+from beholder.ledger.damage import describe_row
+from beholder.ledger.encoding import (
+    DAMAGED_MESSAGE,
+    pack,
+    parse_amount,
+    parse_time,
+    read_amount,
+    split_ids,
+    to_json_text,
+    unpack,
+)
+from beholder.ledger.schema import AnyRow, chunks
 from beholder.ledger.types import JOB_BEGUN, JOB_CLOSED, JOB_FETCHED, JOB_OPEN, RUNNING, BatchJob
 from beholder.ledger.write import RowValues, insert_or_replace, insert_rows
 from beholder.verdicts.answer import BatchReply, BatchStage
 
 _J, _R = schema.jobs.c, schema.replies.c
+_HANDLE_DECODER = msgspec.json.Decoder(dict[str, str])
 
 
 def create_job(
@@ -116,28 +129,33 @@ def find_replies(connection: Connection, run: int, keys: Sequence[bytes]) -> dic
     replies: dict[bytes, BatchReply] = {}
     for part in chunks(keys):
         query = select(_R.key, _R.body).where(_R.run == run, _R.key.in_(part))
-        replies |= {bytes(key): _unpack_reply(body) for key, body in connection.execute(query)}
+        replies |= {bytes(key): unpack_reply(body, run, key) for key, body in connection.execute(query)}
     return replies
 
 
 def read_jobs(connection: Connection, run: int) -> list[BatchJob]:
     """Return all jobs of a run in the order in which they were created, without the keys of their requests, of which
     there may be millions."""
-    columns = _J.judge, _J.state, _J.handle, _J.reserved_usd, _J.created
+    columns = _J.number, _J.judge, _J.state, _J.handle, _J.reserved_usd, _J.created
     body = func.substr(_J.body, 1, 16).label("first"), func.length(_J.body).label("size")
     query = select(*columns, *body).where(_J.run == run).order_by(_J.number)
-    return [
-        BatchJob(
+    return [to_batch_job(row, row.first, row.size // 16) for row in connection.execute(query)]
+
+
+def to_batch_job(row: AnyRow, first: bytes, count: int) -> BatchJob:
+    """Return the job of a row of `jobs`. Raises `LedgerError` if it is damaged: nothing may be submitted twice."""
+    try:
+        return BatchJob(
             row.judge,
             row.state,
-            json.loads(row.handle) if row.handle else {},
-            Decimal(row.reserved_usd),
-            datetime.fromisoformat(row.created),
-            bytes(row.first),
-            row.size // 16,
+            _HANDLE_DECODER.decode(row.handle) if row.handle else {},
+            parse_amount(row.reserved_usd),
+            parse_time(row.created),
+            bytes(first)[:16],
+            count,
         )
-        for row in connection.execute(query)
-    ]
+    except (ValueError, TypeError, ArithmeticError):
+        raise LedgerError(DAMAGED_MESSAGE.format(f"a batch job ({describe_row('jobs', row.number)})")) from None
 
 
 def read_pending_jobs(connection: Connection, run: int) -> list[BatchJob]:
@@ -160,13 +178,20 @@ def read_request_keys(connection: Connection, run: int, job: BatchJob) -> list[b
 
 def read_handles(connection: Connection) -> list[Mapping[str, str]]:
     """Return the handles of all jobs of all runs."""
-    return [json.loads(handle) for handle in connection.scalars(select(_J.handle)) if handle]
+    handles: list[Mapping[str, str]] = []
+    for number, handle in connection.execute(select(_J.number, _J.handle)):
+        try:
+            handles += [_HANDLE_DECODER.decode(handle)] if handle else []
+        except ValueError:
+            raise LedgerError(DAMAGED_MESSAGE.format(f"a batch job ({describe_row('jobs', number)})")) from None
+    return handles
 
 
 def sum_reserved_usd(connection: Connection, run: int) -> Decimal:
     """Return what jobs may still cost, or have cost without a verdict by them, in US dollars."""
     query = select(_J.reserved_usd).where(_J.run == run, _J.state != JOB_CLOSED)
-    return sum((Decimal(amount) for amount in connection.scalars(query)), Decimal(0))
+    what = f"what a batch job (a row of jobs, of {describe_row('runs', run)}) may cost"
+    return sum((read_amount(amount, what) for amount in connection.scalars(query)), Decimal(0))
 
 
 def _matches(run: int, job: BatchJob) -> ColumnElement[bool]:
@@ -197,8 +222,102 @@ def _write_replies(connection: Connection, run: int, replies: Mapping[bytes, Bat
         insert_rows(connection, statement, rows)
 
 
-def _unpack_reply(body: bytes) -> BatchReply:
-    values = unpack(bytes(body), "a reply")
-    assert isinstance(values, list)
-    stage, *rest = values
-    return BatchReply(BatchStage(stage), *rest)
+def unpack_reply(body: bytes, run: int, key: bytes) -> BatchReply:
+    """Return a reply. Raises `LedgerError` if it is damaged."""
+    what = f"a reply ({describe_row('replies', run, key)})"
+    values = unpack(body, what)
+    try:
+        return BatchReply(*msgspec.convert(values, tuple[BatchStage, int, int, str]))
+    except msgspec.ValidationError:
+        raise LedgerError(DAMAGED_MESSAGE.format(what)) from None
+
+
+class BatchJobStore(LedgerConnection):
+    """The part of a `Ledger` that stores batch jobs."""
+
+    def create_batch_job(
+        self, run: str, judge: str, requests: Mapping[bytes, int], reserved_usd: Decimal
+    ) -> BatchJob | None:
+        """Store a job before it is submitted, so that one that a crash left in doubt can be looked for.
+
+        Args:
+            run: The run.
+            judge: The identity of the judge.
+            requests: Keys of the requests, with the number of the attempt.
+            reserved_usd: What the job may cost at most.
+
+        Returns:
+            The job, or `None` if another process has a pending job with some of these requests: then do not submit it.
+        """
+        return self._write(create_job, run, judge, requests, reserved_usd)
+
+    def mark_batch_submitted(
+        self, run: str, job: BatchJob, handle: Mapping[str, str], requests: Mapping[bytes, int]
+    ) -> None:
+        """Store the provider's handle of a job that was submitted; `requests` are those of `create_batch_job`."""
+        self._write(mark_submitted, run, job, handle, requests)
+
+    def set_batch_handle(self, run: str, job: BatchJob, handle: Mapping[str, str]) -> bool:
+        """Replace the handle of a job. Returns whether there is such a job."""
+        return self._write(set_handle, run, job, handle)
+
+    def store_batch_replies(self, run: str, replies: Mapping[bytes, BatchReply]) -> int:
+        """Store replies to pending requests. Returns how many of them are new."""
+        return self._write(store_replies, run, replies)
+
+    def finish_batch_job(
+        self,
+        run: str,
+        job: BatchJob,
+        rest: BatchReply,
+        cost_usd: Decimal,
+        replies: Mapping[bytes, BatchReply] | None = None,
+        handle: Mapping[str, str] | None = None,
+    ) -> int:
+        """Store that all results of a job have been fetched, in one transaction with the last of them.
+
+        Args:
+            run: The run.
+            job: The job.
+            rest: The reply to those of its requests that have got none.
+            cost_usd: What the job cost.
+            replies: The last replies.
+            handle: A new handle, as in `set_batch_handle`.
+
+        Returns:
+            How many requests got `rest`.
+        """
+        return self._write(finish_job, run, job, rest, cost_usd, replies, handle)
+
+    def delete_batch_job(self, run: str, job: BatchJob) -> None:
+        """Delete a job that the provider never got; its requests can be asked again."""
+        self._write(delete_job, run, job)
+
+    def close_batch_jobs(self, run: str) -> None:
+        """Close the fetched jobs of a run, once there are verdicts by all their replies."""
+        self._write(close_fetched_jobs, run)
+
+    def batch_replies(self, run: str, keys: Sequence[bytes]) -> dict[bytes, BatchReply]:
+        """Return what is known of requests, by key; keys that were never submitted are left out."""
+        return self._read(find_replies, run, keys)
+
+    def batch_jobs(self, run: str) -> list[BatchJob]:
+        """Return all jobs of a run, in the order in which they were created."""
+        return self._read(read_jobs, run)
+
+    def pending_batch_jobs(self, run: str) -> list[BatchJob]:
+        """Return the jobs of a run whose results have not been fetched yet."""
+        return self._read(read_pending_jobs, run)
+
+    def has_uncollected_batches(self, run: str) -> bool:
+        """Return whether a run has batch jobs by whose results there are no verdicts yet."""
+        return self._read(has_uncollected_jobs, run)
+
+    def batch_job_keys(self, run: str, job: BatchJob) -> list[bytes]:
+        """Return the keys of the requests of a job, in order."""
+        return self._read(read_request_keys, run, job)
+
+    def batch_handles(self) -> list[Mapping[str, str]]:
+        """Return the handles of all jobs of all runs."""
+        with self._reading() as connection:
+            return read_handles(connection)

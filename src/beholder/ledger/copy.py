@@ -7,18 +7,26 @@ repeated: a run counts as copied once its own row has the same `updated`, which 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Table, func, insert, select, tuple_, update
 
-from beholder.errors import LedgerError
+from beholder.errors import LedgerError, UsageError
 from beholder.ledger import schema
+from beholder.ledger.damage import describe_row, log_damage
 from beholder.ledger.encoding import storable_json, storable_text
-from beholder.ledger.ledger import Ledger
+from beholder.ledger.ledger import Ledger, LedgerLike, open_ledger
+from beholder.ledger.runs import find_run, to_run_record
 from beholder.ledger.schema import AnyRow, AnySelect, chunks
-from beholder.ledger.types import INTERRUPTED, JOB_CLOSED, RUNNING, RunRecord
+from beholder.ledger.types import (
+    INTERRUPTED,
+    JOB_CLOSED,
+    RUNNING,
+    RunRecord,
+)
 from beholder.ledger.write import RowValues, insert_or_keep, insert_or_replace, insert_rows
 
 COPY_PAGE_SIZE = 256
@@ -75,13 +83,10 @@ def copy_run(source: Ledger, target: Ledger, run: str, watch: OnProgress = lambd
         LedgerError: The target has another run of that id.
     """
     with source._reading() as connection:
-        original = connection.execute(select(schema.runs).where(_R.id == run)).one()
-        open_jobs = connection.scalar(
-            select(func.count()).where(schema.jobs.c.run == original.number, schema.jobs.c.state != JOB_CLOSED)
-        )
-    result = CopyResult(original.id, original.name)
-    if open_jobs:
-        result.left = "it waits for a batch; collect that first"
+        original = find_run(connection, run, source.place)
+        problem = _find_copy_problem(connection, original)
+    result = CopyResult(original.id, original.name or "", left=problem)
+    if problem:
         return result
     existing = _read_run(target, run)
     if existing is not None and existing.fingerprint != original.fingerprint:
@@ -106,6 +111,18 @@ def copy_run(source: Ledger, target: Ledger, run: str, watch: OnProgress = lambd
     return result
 
 
+def _find_copy_problem(connection: Connection, run: AnyRow) -> str:
+    """Return why a run cannot be copied: it is damaged, or waits for a batch. Empty if it can."""
+    try:
+        to_run_record(run)
+    except LedgerError as error:
+        return str(error)
+    if not _sound_rows(schema.runs, [run]):
+        return f"it is damaged ({describe_row('runs', run.number)})"
+    open_jobs = select(func.count()).where(schema.jobs.c.run == run.number, schema.jobs.c.state != JOB_CLOSED)
+    return "it waits for a batch; collect that first" if connection.scalar(open_jobs) else ""
+
+
 def _copy_rows(source: Ledger, target: Ledger, old: int, new: int, result: CopyResult, watch: OnProgress) -> None:
     """Copy the rows of a run. Verdicts come last, so that what they refer to always exists."""
     for rows in _read_table(source, schema.cases, old, _C.id):
@@ -119,7 +136,10 @@ def _copy_rows(source: Ledger, target: Ledger, old: int, new: int, result: CopyR
 
 def _write_changed(target: Ledger, table: Table, run: int, rows: Sequence[AnyRow], *key: str) -> int:
     """Write those rows of a run that are missing or different in the target, and return how many."""
-    wanted = {tuple(row[name] for name in key): {**row, "run": run} for row in map(_portable_values, rows)}
+    sound = map(_portable_values, _sound_rows(table, rows))
+    wanted = {tuple(row[name] for name in key): {**row, "run": run} for row in sound}
+    if not wanted:
+        return 0
     columns = [table.c[name] for name in next(iter(wanted.values()))]
     with target._reading() as connection:
         named = table.c[key[0]].in_({key_values[0] for key_values in wanted})
@@ -146,13 +166,7 @@ def _copy_answers(source: Ledger, target: Ledger, old: int, new: int, result: Co
             continue
         with source._reading() as connection:
             whole = connection.execute(select(schema.answers).where(_A.number.in_(missing)).order_by(_A.number)).all()
-        with target._writing() as connection:
-            insert_rows(
-                connection, insert_or_keep(connection, schema.answers), [_portable_values(row) for row in whole]
-            )
-            insert_rows(
-                connection, insert_or_keep(connection, links), [{"answer": id_, "run": new} for id_ in unlinked]
-            )
+        _write_shared(target, schema.answers, whole, links, [{"answer": id_, "run": new} for id_ in unlinked])
         result.add("answers", len(missing))
         result.add("links", len(unlinked))
 
@@ -169,15 +183,19 @@ def _copy_thumbnails(source: Ledger, target: Ledger, old: int, new: int, result:
             whole = connection.execute(select(schema.thumbnails).where(_T.digest.in_(missing))).all()
         if not whole and not unlinked:
             continue
-        with target._writing() as connection:
-            insert_rows(
-                connection, insert_or_keep(connection, schema.thumbnails), [_portable_values(row) for row in whole]
-            )
-            insert_rows(
-                connection, insert_or_keep(connection, links), [{"digest": digest, "run": new} for digest in unlinked]
-            )
+        _write_shared(target, schema.thumbnails, whole, links, [{"digest": digest, "run": new} for digest in unlinked])
         result.add("thumbnails", len(whole))
         result.add("links", len(unlinked))
+
+
+def _write_shared(
+    target: Ledger, table: Table, rows: Sequence[AnyRow], links: Table, linked: Sequence[RowValues]
+) -> None:
+    """Write rows that several runs may share, and the links of a run to them."""
+    with target._writing() as connection:
+        sound = [_portable_values(row) for row in _sound_rows(table, rows)]
+        insert_rows(connection, insert_or_keep(connection, table), sound)
+        insert_rows(connection, insert_or_keep(connection, links), linked)
 
 
 def _read_table(source: Ledger, table: Table, run: int, order: Column[Any]) -> Iterator[Sequence[AnyRow]]:
@@ -218,6 +236,20 @@ def _read_run(ledger: Ledger, run: str) -> AnyRow | None:
         return connection.execute(select(schema.runs).where(_R.id == run)).one_or_none()
 
 
+def _sound_rows(table: Table, rows: Sequence[AnyRow]) -> list[AnyRow]:
+    """Return the rows that lack no value. The others are logged: no ledger takes them."""
+    required = [column.name for column in table.columns if not column.nullable]
+    sound = []
+    for row in rows:
+        missing = [name for name in required if getattr(row, name) is None]
+        if missing:
+            where = describe_row(table.name, *(getattr(row, column.name) for column in table.primary_key))
+            log_damage(f"The ledger is damaged: {where} has no value as its {missing[0]!r}; it is not copied.")
+        else:
+            sound.append(row)
+    return sound
+
+
 def _portable_values(row: AnyRow) -> RowValues:
     """Return the columns of a row as every database takes them, without its number, which each ledger assigns."""
     values = {name: _portable_value(name, value) for name, value in row._mapping.items() if name != "number"}
@@ -229,3 +261,50 @@ def _portable_value(name: str, value: object) -> object:
     if not isinstance(value, str):
         return value
     return storable_json(value) if name in _JSON_COLUMNS else storable_text(value)
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedRuns:
+    """What `copy_runs` did: into which ledger, how many verdicts the runs have, and what was written of each."""
+
+    to: str
+    verdicts: int
+    runs: tuple[CopyResult, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON values, as `beholder ledger copy --json` prints them."""
+        return {"to": self.to, "verdicts": self.verdicts, "runs": [asdict(run) for run in self.runs]}
+
+
+def copy_runs(
+    source: LedgerLike,
+    target: str | os.PathLike[str],
+    runs: Sequence[str] = (),
+    progress: Callable[[str, int, int], object] = lambda what, done, of: None,
+) -> CopiedRuns:
+    """Copy runs with their reviews into another ledger, which is created if there is none.
+
+    Args:
+        source: The ledger that has the runs.
+        target: The other ledger.
+        runs: Names or ids; by default all runs.
+        progress: Called with what is copied, how many are, and of how many.
+
+    Raises:
+        UsageError: It is the same ledger.
+    """
+    done = 0
+
+    def count_copied(count: int) -> None:
+        nonlocal done
+        done += count
+        progress("verdicts", done, total)
+
+    with open_ledger(source) as old:
+        records = select_runs(old, runs)
+        with Ledger.open(target, create=True) as new:
+            if new.place == old.place or (new.path and old.path and new.path.samefile(old.path)):
+                raise UsageError("Both are the same ledger; name another ledger to copy into.")
+            total = count_verdicts(old, records)
+            copied = [copy_run(old, new, record.id, count_copied) for record in records]
+            return CopiedRuns(new.place, total, tuple(copied))

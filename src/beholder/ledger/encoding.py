@@ -13,13 +13,15 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
 
-from beholder.errors import LedgerError
+from beholder.errors import LedgerError, UsageError
 from beholder.ledger.types import AnswerKey
+from beholder.verdicts.answer import Transcript
 from beholder.verdicts.verdict import Flag, Verdict
 
 # Part of the file format: nothing that was written can be read without these very bytes, so they never change. A better
@@ -70,6 +72,7 @@ _ZLIB_LEVEL = 6  # level 1 saves 4 to 10 µs a verdict and costs 7 to 13 % of th
 _OMITTED_IF_EMPTY = ("coverage", "total_range", "calibrated")
 _OMITTED_IF_EMPTY_OF_CRITERIA = ("abstained", "score_range")
 _VERDICT_DECODER = msgspec.json.Decoder(Verdict)
+_MAX_PLAIN_BYTES = 256 * 1024 * 1024  # more than anything that is stored; a few damaged bytes may stand for gigabytes
 DAMAGED_MESSAGE = "The ledger is damaged: {} cannot be read; `beholder doctor` says how much of it is sound."
 
 
@@ -82,7 +85,7 @@ def unpack(data: bytes, what: str) -> object:
     """Invert `pack`. Raises `LedgerError`, with `what` it was about, if the bytes are damaged."""
     try:
         return json.loads(_decompress(data))
-    except (zlib.error, ValueError):
+    except (zlib.error, ValueError, RecursionError):
         raise LedgerError(DAMAGED_MESSAGE.format(what)) from None
 
 
@@ -123,13 +126,16 @@ def unpack_verdict(data: bytes, what: str) -> Verdict:
         raise LedgerError(DAMAGED_MESSAGE.format(what)) from None
     try:
         return _VERDICT_DECODER.decode(plain)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     # Half a surrogate pair or a huge number: rare, and msgspec refuses them, while json takes them.
     try:
-        return Verdict.from_dict(json.loads(plain))
-    except ValueError:
-        raise LedgerError(DAMAGED_MESSAGE.format(what)) from None
+        values = json.loads(plain)
+        if isinstance(values, dict):
+            return Verdict.from_dict(values)
+    except (ValueError, UsageError, RecursionError):
+        pass
+    raise LedgerError(DAMAGED_MESSAGE.format(what))
 
 
 class _ScoreExtract(msgspec.Struct, frozen=True, gc=False):
@@ -179,13 +185,14 @@ class TallyInput(NamedTuple):
 
 
 _EXTRACT_DECODER = msgspec.json.Decoder(VerdictExtract)
+msgspec.json.Decoder(Transcript)  # prepared, see rubrics/rubric.py
 
 
 def unpack_extract(data: bytes, what: str) -> VerdictExtract | Verdict:
     """Decode what a tally needs of a verdict; the whole verdict where only `unpack_verdict` can read it."""
     try:
         return _EXTRACT_DECODER.decode(_decompress(data))
-    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError):
+    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return unpack_verdict(data, what)
 
 
@@ -200,6 +207,57 @@ def unpack_flags(data: bytes | None, what: str) -> tuple[Flag, ...]:
         raise LedgerError(DAMAGED_MESSAGE.format(what)) from None
 
 
+def pack_transcripts(transcripts: Sequence[Transcript], known_answer: str) -> bytes | None:
+    """Encode transcripts; answers that equal `known_answer`, which is stored with the verdict, are left out."""
+    if not transcripts:
+        return None
+    values = [asdict(transcript) for transcript in transcripts]
+    for value in values:
+        for turn in value["turns"]:
+            if turn["answer"] == known_answer:
+                turn["answer"] = None
+    return pack(values)
+
+
+def unpack_transcripts(data: bytes | None, known_answer: str, what: str) -> tuple[Transcript, ...]:
+    """Invert `pack_transcripts`."""
+    if data is None:
+        return ()
+    values = unpack(data, what)
+    try:
+        for value in values if isinstance(values, list) else []:
+            for turn in value["turns"]:
+                if turn["answer"] is None:
+                    turn["answer"] = known_answer
+        return msgspec.convert(values, tuple[Transcript, ...])
+    except (msgspec.ValidationError, LookupError, TypeError):
+        raise LedgerError(DAMAGED_MESSAGE.format(what)) from None
+
+
+def parse_amount(text: str | None) -> Decimal:
+    """Return an amount of money. Raises `ValueError`, `TypeError` or `ArithmeticError` if it is damaged."""
+    amount = Decimal(text or "")
+    if not amount.is_finite():
+        raise ValueError("not an amount")
+    return amount
+
+
+def read_amount(text: str | None, what: str) -> Decimal:
+    """Return an amount that limits depend on. Raises `LedgerError`, with `what` it was about, if it is damaged."""
+    try:
+        return parse_amount(text)
+    except (ValueError, TypeError, ArithmeticError):
+        raise LedgerError(DAMAGED_MESSAGE.format(what)) from None
+
+
+def parse_time(text: str) -> datetime:
+    """Return a time with its zone. Raises `ValueError` or `TypeError` if it is damaged."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("a time without its zone")
+    return moment
+
+
 def to_json_text(value: object) -> str:
     """Encode a JSON value for a text column."""
     return _encode_json(value).decode("utf-8")
@@ -207,7 +265,13 @@ def to_json_text(value: object) -> str:
 
 def storable_text(text: str) -> str:
     """Return a text that every database takes: half a surrogate pair, which UTF-8 cannot encode, and NUL, which
-    PostgreSQL cannot store, are escaped. Applying it twice changes nothing more."""
+    PostgreSQL cannot store, are escaped. Applying it twice changes nothing more.
+
+    Raises:
+        LedgerError: It is no text. Ids and names come from callers, who may give anything.
+    """
+    if not isinstance(text, str):
+        raise LedgerError(f"An id, a name or a tag is a text, and {text!r:.60} is none.")
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
@@ -254,7 +318,7 @@ def _compress(data: bytes) -> bytes:
 
 def _decompress(data: bytes) -> bytes:
     decompressor = zlib.decompressobj(zdict=ZLIB_DICTIONARY)
-    plain = decompressor.decompress(data)
+    plain = decompressor.decompress(data or b"", _MAX_PLAIN_BYTES)  # NULL where a body was is damage, too
     if not decompressor.eof or decompressor.unused_data:
         raise zlib.error("truncated")
     return plain

@@ -13,6 +13,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from beholder.errors import SetupError
 from beholder.ledger.types import StoredVerdict
 
 if TYPE_CHECKING:
+    import pandas
     import polars
 
 
@@ -191,6 +193,30 @@ def to_frame(verdicts: Iterable[StoredVerdict]) -> polars.DataFrame:
         pages.append(polars.DataFrame(rows, schema={name: types[kind] for name, kind in kinds.items()}))
         if len(rows) < _PAGE_SIZE:
             return polars.concat(pages, how="diagonal").select(list(kinds))
+
+
+def to_any_frame(verdicts: Iterable[StoredVerdict]) -> polars.DataFrame | pandas.DataFrame:
+    """Return flat rows as a frame of Polars if it is installed, else of pandas.
+
+    Raises:
+        SetupError: Neither is installed.
+    """
+    if find_spec("polars"):
+        return to_frame(verdicts)
+    try:
+        import pandas
+    except ImportError:
+        raise SetupError("Frames need Polars (pip install 'beholder[tables]') or pandas.") from None
+    columns = ExportColumns()
+    rows = []
+    for stored in verdicts:
+        columns.add(stored)
+        rows.append(flatten_verdict(stored))
+    types = {str: "string", float: "Float64", int: "Int64", bool: "boolean"}
+    series = {
+        name: pandas.array([row.get(name) for row in rows], dtype=types[kind]) for name, kind in columns.kinds.items()
+    }
+    return pandas.DataFrame(series)
 
 
 def _escape_cell(cell: Cell) -> Cell:

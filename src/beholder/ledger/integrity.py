@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -9,17 +10,11 @@ from itertools import islice
 from sqlalchemy import Connection, Table, func, select
 
 from beholder.errors import LedgerError
-from beholder.ledger import schema
-from beholder.ledger.encoding import (
-    answer_id,
-    split_ids,
-    storable_text,
-    unpack,
-    unpack_flags,
-    unpack_text,
-    unpack_verdict,
-)
+from beholder.images.headers import detect_format
+from beholder.ledger import batch_jobs, encoding, leases, read, runs, schema
+from beholder.ledger.damage import collect_damage, describe_row, find_wrong_values
 from beholder.ledger.schema import AnyRow, chunks
+from beholder.ledger.types import JOB_STATES, AnswerKey
 
 CHECK_PAGE_SIZE = 256
 MAX_PROBLEMS = 20  # a file that is damaged throughout needs no longer list
@@ -35,7 +30,11 @@ def check_rows(connection: Connection, problems: list[str]) -> list[str]:
     """
     if problems:  # rows of damaged pages would only repeat that
         return problems[:MAX_PROBLEMS]
+    columns = (column for table in schema.metadata.sorted_tables for column in table.columns)
+    problems += find_wrong_values(connection, columns)
     for table, check in _CHECKS:
+        if len(problems) >= MAX_PROBLEMS:
+            return [*problems[:MAX_PROBLEMS], "and perhaps more."]
         with connection.execute(select(table).execution_options(yield_per=CHECK_PAGE_SIZE)) as rows:
             for row in rows:
                 problems += check(row)
@@ -47,54 +46,82 @@ def check_rows(connection: Connection, problems: list[str]) -> list[str]:
 
 def count_rows(connection: Connection) -> dict[str, int]:
     """Return the number of rows by table."""
-    return {table.name: connection.scalar(select(func.count()).select_from(table)) or 0 for table, _ in _CHECKS}
+    return {table.name: connection.scalar(select(func.count()).select_from(table)) or 0 for table in _COUNTED}
 
 
 def _check_run(row: AnyRow) -> Iterator[str]:
-    yield from _error_of(lambda: unpack(row.body, f"the run {row.id!r}"))
+    with collect_damage() as found:
+        yield from _error_of(lambda: runs.to_run_record(row))
+    yield from found
 
 
 def _check_case(row: AnyRow) -> Iterator[str]:
-    yield from _error_of(lambda: unpack(row.body, f"the case {row.id!r}"))
+    with collect_damage() as found:
+        read.to_case(row)
+        read.read_groups(row.groups, row.id)
+    yield from found
 
 
 def _check_verdict(row: AnyRow) -> Iterator[str]:
-    what = f"the verdict on {row.case_id!r}"
+    what = f"the verdict on {row.case_id!r} ({describe_row('verdicts', row.number)})"
     try:
-        verdict = unpack_verdict(row.body, what)
+        verdict = encoding.unpack_verdict(row.body, what)
         texts = (verdict.case, verdict.rubric, str(verdict.outcome), verdict.grade or "")
-        expected = (*map(storable_text, texts), verdict.score, verdict.passed)
-        if expected != (row.case_id, row.rubric, row.outcome, row.grade or "", row.score, row.passed):
+        expected = (*map(encoding.storable_text, texts), verdict.score, verdict.passed)
+        if expected != (row.case_id, row.rubric, row.outcome, row.grade or "", row.score, row.passed) or (
+            json.loads(encoding.encode_facets(verdict) or "{}") != _parse_json(row.facets or "{}")
+        ):
             yield f"The ledger is damaged: {what} stands in lists as something else than it is."
     except LedgerError as error:
         yield str(error)
-    if len(row.answers) % 16:
+    yield from _error_of(lambda: encoding.unpack_transcripts(row.transcripts, "", f"the transcript behind {what}"))
+    if len(row.answers or b"") % 16:
         yield f"The ledger is damaged: the answers behind {what} are not named as they should be."
 
 
 def _check_answer(row: AnyRow) -> Iterator[str]:
-    what = f"answer {row.number}"
-    yield from _error_of(lambda: unpack_text(row.body, what))
-    yield from _error_of(lambda: unpack_flags(row.flags, f"the flags of {what}"))
+    what = f"answer {row.number} ({describe_row('answers', row.number)})"
+    yield from _error_of(lambda: read.to_stored_answer(AnswerKey("", row.judge, row.sample), row))
+    digest = row.brief_digest or b""
     try:
-        brief = row.brief_digest.hex() if len(row.brief_digest) == 32 else row.brief_digest.decode("utf-8", "replace")
-        if answer_id(brief, unpack_text(row.body, what)) != row.id:
+        brief = digest.hex() if len(digest) == 32 else digest.decode("utf-8", "replace")
+        if encoding.answer_id(brief, encoding.unpack_text(row.body, what)) != row.id:
             yield f"The ledger is damaged: {what} is not the text that was stored under its digest."
     except LedgerError:
         return
 
 
 def _check_thumbnail(row: AnyRow) -> Iterator[str]:
-    if row.webp[:4] != b"RIFF" or row.webp[8:12] != b"WEBP":
-        yield f"The ledger is damaged: the thumbnail of {row.digest.hex()[:12]} is no WebP image."
+    if detect_format(row.webp or b"") not in ("jpeg", "webp"):
+        where = describe_row("thumbnails", row.digest)
+        yield f"The ledger is damaged: the thumbnail of {row.digest.hex()[:12]} ({where}) is neither JPEG nor WebP."
 
 
+def _check_job(row: AnyRow) -> Iterator[str]:
+    what = f"a batch job ({describe_row('jobs', row.number)})"
+    yield from _error_of(lambda: batch_jobs.to_batch_job(row, row.body or b"", len(row.body or b"") // 16))
+    if row.state not in JOB_STATES:
+        yield f"The ledger is damaged: {what} has an unknown state, {row.state!r:.60}."
+
+
+def _check_reply(row: AnyRow) -> Iterator[str]:
+    yield from _error_of(lambda: batch_jobs.unpack_reply(row.body, row.run, row.key))
+
+
+def _check_worker(row: AnyRow) -> Iterator[str]:
+    yield from _error_of(lambda: leases.parse_allowance(row.allowance_usd, row.run, row.holder))
+
+
+_COUNTED = (schema.runs, schema.cases, schema.verdicts, schema.answers, schema.thumbnails)
 _CHECKS: tuple[tuple[Table, Callable[[AnyRow], Iterator[str]]], ...] = (
     (schema.runs, _check_run),
     (schema.cases, _check_case),
     (schema.verdicts, _check_verdict),
     (schema.answers, _check_answer),
     (schema.thumbnails, _check_thumbnail),
+    (schema.jobs, _check_job),
+    (schema.replies, _check_reply),
+    (schema.workers, _check_worker),
 )
 
 
@@ -138,7 +165,7 @@ def _check_references(connection: Connection) -> Iterator[str]:
         for rows in found.partitions():
             known, used = _find_answers(connection, rows)
             for row in rows:
-                answer_ids = set(split_ids(row.answers))
+                answer_ids = set(encoding.split_ids(row.answers or b""))
                 cases_missing.add([(row.run, row.case_id)] if row.id is None else [], row.case_id)
                 answers_missing.add(answer_ids - known, row.case_id)
                 links_missing.add({(row.run, id_) for id_ in answer_ids & known} - used, row.case_id)
@@ -151,11 +178,18 @@ def _find_answers(connection: Connection, rows: Iterable[AnyRow]) -> tuple[set[b
     ids, links = schema.answers.c.id, schema.run_answers.c
     known: set[bytes] = set()
     used: set[tuple[int, bytes]] = set()
-    for part in chunks(list({id_ for row in rows for id_ in split_ids(row.answers)})):
+    for part in chunks(list({id_ for row in rows for id_ in encoding.split_ids(row.answers or b"")})):
         known.update(connection.scalars(select(ids).where(ids.in_(part))))
         uses = connection.execute(select(links.run, links.answer).where(links.answer.in_(part)))
         used.update((run, answer) for run, answer in uses)
     return known, used
+
+
+def _parse_json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _error_of(work: Callable[[], object]) -> Iterator[str]:

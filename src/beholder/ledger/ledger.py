@@ -1,7 +1,8 @@
 """`Ledger`: the one class through which the rest of Beholder reads and writes a ledger.
 
-Every method opens its own transaction, finds the run by its id or name, and calls a function of `read`, `write`,
-`query`, `leases`, `batch_jobs` or `integrity`, where the SQL is. Nothing outside this package sees a connection.
+Every method opens its own transaction (`connection`), finds the run by its id or name, and calls a function of `runs`,
+`read`, `write`, `query` or `integrity`, where the SQL is. Its methods for several processes are in `leases`, those for
+batch jobs in `batch_jobs`. Nothing outside this package sees a connection.
 """
 
 from __future__ import annotations
@@ -11,24 +12,20 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
-
-from sqlalchemy import Connection, func, select
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from beholder.cases.case import Case
-from beholder.errors import LedgerError
-from beholder.ledger import batch_jobs, integrity, leases, migrations, query, read, write
-from beholder.ledger.database import Database, open_database, resolve_address
+from beholder.errors import LedgerError, UsageError
+from beholder.ledger import batch_jobs, integrity, leases, query, read, runs, write
+from beholder.ledger.batch_jobs import BatchJobStore
 from beholder.ledger.encoding import storable_text, to_json_text
+from beholder.ledger.leases import WorkerStore
+from beholder.ledger.locks import AnswerLocks
 from beholder.ledger.types import (
     FINISHED,
     AnswerKey,
-    BatchJob,
-    ClaimResult,
     Entry,
     FilterValues,
-    HeartbeatReply,
     RunCounts,
     RunProgress,
     RunRecord,
@@ -39,21 +36,17 @@ from beholder.ledger.types import (
     VerdictPage,
     WriteToken,
 )
-from beholder.verdicts.answer import BatchReply
+from beholder.verdicts.answer import Transcript
 from beholder.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from decimal import Decimal
 
     import polars
 
 
-TIMEOUT_S = 30.0
-
-_RUN_LOCK = 0x6265  # first number of PostgreSQL's advisory locks on runs, to tell them from those of other programs
-
-P = ParamSpec("P")
-T = TypeVar("T")
+if TYPE_CHECKING:
+    import polars
 
 
 class RunChanges(TypedDict, total=False):
@@ -66,140 +59,25 @@ class RunChanges(TypedDict, total=False):
     tags: Sequence[str]
 
 
-class Ledger:
+class Ledger(BatchJobStore, WorkerStore):
     """An open ledger. It may be used from any thread, and by several processes at the same time.
 
     Every problem with the file or the server is a `LedgerError` of one sentence. Parameters called `run` take the id
-    of a run, the start of its id if no other run starts so, its name (the newest run of that name), or "latest".
+    of a run, the start of its id if no other run starts so, its name (the newest run of that name), `latest`,
+    `previous` (the one before the latest) or `tag:TAG` (the newest run with that tag). `~N` after any of them is so
+    many runs earlier: `latest~1`, of a name or an id among the runs of that name, of a tag among those that have it.
     """
-
-    place: str
-    """Where the ledger is, without a password: for messages."""
-    path: Path | None
-    """The file, or `None` for PostgreSQL."""
-    shared: bool
-    """Whether several processes may work on one run at the same time (PostgreSQL)."""
-
-    address: str
-    """Where the ledger is, as `open` takes it: with the password, so never show it."""
-
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        self.place, self.path, self.address = database.place, database.path, database.address
-        self.shared = database.path is None
-        self._backend = database.backend
-        self._engine = database.engine
-        self._writer = database.backend.writer_engine(database.engine)
-
-    @classmethod
-    def open(
-        cls,
-        where: str | os.PathLike[str] | None = None,
-        *,
-        create: bool = True,
-        read_only: bool = False,
-        timeout_s: float = TIMEOUT_S,
-    ) -> Ledger:
-        """Open a ledger, and upgrade its tables if they are of an older version.
-
-        Args:
-            where: A path, `sqlite:///path` or `postgresql://user@host/database`. By default the value of
-                `BEHOLDER_LEDGER`, else `beholder.db`.
-            create: Whether to create the ledger if there is none.
-            read_only: Never create the ledger, and never write to it except to upgrade its tables.
-            timeout_s: How long a write waits for another process; twice that where it had to terminate a process that
-                had stalled.
-
-        Raises:
-            LedgerError: The ledger does not exist, cannot be opened, or was written by a newer Beholder.
-        """
-        create = create and not read_only
-        ledger = cls(open_database(resolve_address(where), create=create, read_only=read_only, timeout_s=timeout_s))
-        try:
-            outdated = ledger._upgrade(create, read_only)
-        except BaseException:
-            ledger.close()
-            raise
-        if outdated:
-            ledger.close()
-            cls.open(ledger.address, create=False, timeout_s=timeout_s).close()
-            return cls.open(ledger.address, read_only=True, timeout_s=timeout_s)
-        return ledger
-
-    def close(self) -> None:
-        self._engine.dispose()
-
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        """A read transaction."""
-        with self._backend.translate_errors(self.place), self._engine.begin() as connection:
-            yield connection
-
-    @contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        """A write transaction, one at a time over all processes. It is rolled back when the block raises."""
-        with self._backend.translate_errors(self.place), self._writer.begin() as connection:
-            yield connection
-
-    def _run_number(self, connection: Connection, run: str) -> int:
-        """Return `runs.number` of a run, the key of its rows in the other tables."""
-        return int(read.find_run(connection, run, self.place).number)
-
-    def _find_number(self, run: str) -> int:
-        with self._reading() as connection:
-            return self._run_number(connection, run)
-
-    def _read(
-        self, work: Callable[Concatenate[Connection, int, P], T], run: str, *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Call `work` with a connection and the number of a run, in a read transaction."""
-        with self._reading() as connection:
-            return work(connection, self._run_number(connection, run), *args, **kwargs)
-
-    def _write(
-        self, work: Callable[Concatenate[Connection, int, P], T], run: str, *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Call `work` with a connection and the number of a run, in a write transaction."""
-        with self._writing() as connection:
-            return work(connection, self._run_number(connection, run), *args, **kwargs)
-
-    @contextmanager
-    def lock_run(self, run: str, *, alone: bool) -> Iterator[bool]:
-        """Try to lock a run for this process until the end of the context, and yield whether that succeeded.
-
-        Only for PostgreSQL, where the lock also ends with the process; a run in a file is locked by a file beside the
-        ledger (`runs.ledger_access.lock_run`).
-
-        Args:
-            run: The run.
-            alone: An exclusive lock; otherwise one that is shared with other processes that did not ask for it alone.
-        """
-        with self._backend.translate_errors(self.place), self._engine.connect() as connection:
-            number = self._run_number(connection, run)
-            lock = func.pg_try_advisory_lock if alone else func.pg_try_advisory_lock_shared
-            locked = connection.scalar(select(lock(_RUN_LOCK, number)))
-            connection.commit()
-            try:
-                yield bool(locked)
-            finally:
-                connection.invalidate()  # closes the connection, which releases the lock
 
     # Runs
 
     def start(self, run: RunRecord) -> None:
         """Store a new run. Anything in it that looks like a secret key is redacted."""
         with self._writing() as connection:
-            write.insert_run(connection, run)
+            runs.insert_run(connection, run)
 
-    def find_or_create(self, run: RunRecord, *, fresh: bool) -> tuple[RunRecord, bool]:
+    def find_or_create(
+        self, run: RunRecord, *, fresh: bool, same_name: bool = False, keep_finished_name: bool = False
+    ) -> tuple[RunRecord, bool]:
         """Return the newest run with the fingerprint of `run`, or store `run` if there is none.
 
         Of several processes that call this at the same time exactly one starts the run.
@@ -207,34 +85,40 @@ class Ledger:
         Args:
             run: The run to start if there is none to resume.
             fresh: Resume only a run that was itself started with `fresh` (its suite says so) and is not finished.
+            same_name: Resume only a run that also has the name of `run`.
+            keep_finished_name: Do not resume a finished run of another name, which the caller would rename.
 
         Returns:
             The run, and whether it was started by this call.
         """
         with self._writing() as connection:
-            existing = read.find_newest_run(connection, run.fingerprint)
+            name = storable_text(run.name) if same_name else None
+            existing = runs.find_newest_run(connection, run.fingerprint, name)
+            if existing is not None and keep_finished_name and existing.state == FINISHED:
+                existing = runs.find_newest_run(connection, run.fingerprint, storable_text(run.name))
             if existing is not None and (
                 not fresh or (existing.suite.get("fresh") is True and existing.state != FINISHED)
             ):
                 return existing, False
-            write.insert_run(connection, run)
+            runs.check_name(run.name)
+            runs.insert_run(connection, run)
         return run, True
 
     def run(self, name: str = "latest") -> RunRecord:
         """Return one run. Raises `LedgerError` if there is none of that name, or several ids start so."""
         with self._reading() as connection:
-            return read.to_run_record(read.find_run(connection, name, self.place))
+            return runs.to_run_record(runs.find_run(connection, name, self.place))
 
     def runs(self, *, tag: str | None = None) -> list[RunRecord]:
         """Return all runs, newest first: in the order in which they were started, whatever the clock said."""
         with self._reading() as connection:
-            records = read.read_runs(connection)
+            records = runs.read_runs(connection)
         return records if tag is None else [record for record in records if tag in record.tags]
 
     def find(self, fingerprint: str) -> RunRecord | None:
         """Return the newest run with that fingerprint."""
         with self._reading() as connection:
-            return read.find_newest_run(connection, fingerprint)
+            return runs.find_newest_run(connection, fingerprint)
 
     def progress(self, runs: Sequence[str] | None = None) -> dict[str, RunProgress]:
         """Return how far runs are, by id; runs without verdicts are left out.
@@ -252,39 +136,65 @@ class Ledger:
             raise TypeError(f"a run has no {', '.join(sorted(unknown))} to change")
         values: dict[str, object] = dict(changes)
         if "state" in changes:
-            values["state"] = write.check_state(changes["state"])
+            values["state"] = runs.check_state(changes["state"])
         if "name" in changes:
             values["name"] = storable_text(changes["name"])
         if "tags" in changes:
             values["tags"] = to_json_text([storable_text(tag) for tag in changes["tags"]])
-        self._write(write.update_run, run, **values)
+        self._write(runs.update_run, run, **values)
 
     def update_suite(self, run: str, **changes: object) -> None:
         """Change entries of the suite that is stored with a run (a review's order)."""
-        self._write(write.update_suite, run, **changes)
+        self._write(runs.update_suite, run, **changes)
+
+    def add_rubric(self, run: str, rubric: Mapping[str, object]) -> None:
+        """Add a rubric to a run that grows, unless it has it already.
+
+        Raises:
+            LedgerError: The run has another rubric of that name.
+        """
+        self._write(runs.add_rubric, run, rubric)
 
     def rename(self, run: str, name: str) -> None:
-        if not name.strip():
+        if not storable_text(name).strip():
             raise LedgerError("A run's name must not be empty.")
+        runs.check_name(name)
         self.update(run, name=name)
 
     def tag(self, run: str, *tags: str, remove: Sequence[str] = ()) -> tuple[str, ...]:
         """Add tags to a run and remove others. Returns the tags that it then has."""
-        if any(not tag.strip() for tag in tags):
+        if any(not storable_text(tag).strip() for tag in tags):
             raise LedgerError("A tag must not be empty.")
         with self._writing() as connection:
-            row = read.find_run(connection, run, self.place)
+            row = runs.find_run(connection, run, self.place)
             before = json.loads(row.tags)
             after = [tag for tag in dict.fromkeys((*before, *map(storable_text, tags))) if tag not in remove]
-            write.update_run(connection, row.number, tags=to_json_text(after))
+            runs.update_run(connection, row.number, tags=to_json_text(after))
         return tuple(after)
 
-    def delete(self, run: str) -> None:
+    def delete(self, run: str, has_ended: Callable[[str], bool] = lambda holder: True) -> None:
         """Delete a run with its cases and verdicts, and the answers and thumbnails that no other run refers to.
 
         A file becomes smaller, and nothing of the run stays readable in it; PostgreSQL does that when it next vacuums.
+
+        Args:
+            run: The run.
+            has_ended: Whether a worker whose lease has not expired is known to have ended; see
+                `runs.ledger_access.delete_run`. By default the run is deleted whoever works on it.
+
+        Raises:
+            UsageError: A worker on the run has not ended.
         """
-        self._write(write.delete_run, run)
+        with self._writing() as connection:
+            number = self._run_number(connection, run)
+            active = [holder for holder in leases.read_workers(connection, number) if not has_ended(holder)]
+            if active:
+                processes = ", ".join(sorted({holder.rpartition(":")[0] for holder in active}))
+                raise UsageError(
+                    f"The run {run} is in use (by {processes}, machine and process); close its session, or stop it, "
+                    "before you delete it."
+                )
+            runs.delete_run(connection, number)
         with self._backend.translate_errors(self.place):
             self._backend.shrink(self._engine)
 
@@ -297,6 +207,7 @@ class Ledger:
         worker: WriteToken | None = None,
         *,
         used_replies: Collection[bytes] = (),
+        growing: bool = False,
     ) -> None:
         """Write verdicts in one transaction: when this returns all of them are stored, when it raises none is.
 
@@ -310,22 +221,30 @@ class Ledger:
                 token. It also ends the worker's leases.
             used_replies: Keys of replies from batch jobs that these verdicts were made from; they are marked as used
                 in the same transaction, so that no reply is counted twice, whenever the process ends.
+            growing: The run grows: new cases get the next positions, whatever the entries say, and are added to its
+                total. A verdict replaces an earlier one, whoever stored that.
         """
         if not entries:
             return
         known_usd, unpriced = write.sum_costs(entries)
         with self._writing() as connection:
-            row = read.find_run(connection, run, self.place)
+            row = runs.find_run(connection, run, self.place)
             superseded: set[VerdictKey] = set()
             if worker is not None:
                 if leases.is_already_written(connection, row.number, worker):
                     return
-                superseded = leases.find_superseded(connection, row.number, worker, entries)
-                leases.settle_leases(connection, row.number, worker, entries, known_usd)
+                if worker.leased and not growing:
+                    superseded = leases.find_superseded(connection, row.number, worker, entries)
+                leases.settle_leases(connection, row.number, worker, entries)
+                leases.settle_allowance(connection, row.number, worker, known_usd)
+            added = 0
+            if growing:
+                entries, added = write.assign_positions(connection, row.number, entries)
             write.write_entries(connection, row.number, entries, superseded)
-            write.update_run(
+            runs.update_run(
                 connection,
                 row.number,
+                total=row.total + added,
                 spent_usd=str(Decimal(row.spent_usd) + known_usd),
                 unpriced=row.unpriced + unpriced,
             )
@@ -361,6 +280,14 @@ class Ledger:
         with self._reading() as connection:
             return read.find_cached_answers(connection, keys)
 
+    def answer_usage(self, judge: str, rubric: str, most: int) -> list[Mapping[str, int | None]]:
+        """Return the token counts of up to `most` answers of a judge, by the digest of its identity, to a rubric.
+
+        They are from the newest runs that used the rubric.
+        """
+        with self._reading() as connection:
+            return read.read_answer_usage(connection, judge, rubric, most)
+
     def answered_since(self, number: int) -> tuple[bytes, int]:
         """Return the ids of the keys that were answered after answer `number`, and the number of the newest answer.
 
@@ -373,135 +300,21 @@ class Ledger:
         with self._reading() as connection:
             return read.read_answered_keys(connection, number)
 
+    def open_answer_locks(self) -> AnswerLocks:
+        """Return locks on answers that are being asked for; the caller closes them."""
+        return AnswerLocks(self.path, self._engine)
+
     def has_thumbnail(self, digests: Sequence[str]) -> set[str]:
         """Return those of these image files (by the digest of the file) that have a thumbnail."""
         with self._reading() as connection:
             return read.find_thumbnails(connection, digests)
 
-    # Several processes on one run
-
-    def claim(self, run: str, holder: str, wanted: Collection[VerdictKey], final: Collection[str]) -> ClaimResult:
-        """Lease cases for a worker, as far as no other worker has them and they have no `final` outcome."""
-        return self._write(leases.claim_leases, run, holder, wanted, final)
-
-    def heartbeat(self, run: str, holder: str, lease_s: float) -> HeartbeatReply:
-        """Register a worker or renew its leases, for `lease_s` seconds from now on."""
-        return self._write(leases.record_heartbeat, run, holder, lease_s)
-
-    def leave(self, run: str, holder: str) -> None:
-        """Remove a worker and end its leases."""
-        self._write(leases.remove_worker, run, holder)
-
-    def grant(self, run: str, holder: str, limit: Decimal, least: Decimal) -> Decimal:
-        """Reserve more of a run's budget for a worker.
-
-        Args:
-            run: The run.
-            holder: The worker.
-            limit: The budget of the run in US dollars.
-            least: What one call may cost; nothing is granted where less than that is left.
-
-        Returns:
-            The granted amount in US dollars: enough for several calls, or what is left, or 0.
-        """
-        return self._write(leases.grant_allowance, run, holder, limit, least)
-
-    def active_workers(self, run: str) -> int:
-        """Return how many workers have sent a heartbeat in time."""
-        return self._read(leases.count_workers, run)
-
-    # Batch jobs at providers
-
-    def create_batch_job(
-        self, run: str, judge: str, requests: Mapping[bytes, int], reserved_usd: Decimal
-    ) -> BatchJob | None:
-        """Store a job before it is submitted, so that one that a crash left in doubt can be looked for.
-
-        Args:
-            run: The run.
-            judge: The identity of the judge.
-            requests: Keys of the requests, with the number of the attempt.
-            reserved_usd: What the job may cost at most.
-
-        Returns:
-            The job, or `None` if another process has a pending job with some of these requests: then do not submit it.
-        """
-        return self._write(batch_jobs.create_job, run, judge, requests, reserved_usd)
-
-    def mark_batch_submitted(
-        self, run: str, job: BatchJob, handle: Mapping[str, str], requests: Mapping[bytes, int]
-    ) -> None:
-        """Store the provider's handle of a job that was submitted; `requests` are those of `create_batch_job`."""
-        self._write(batch_jobs.mark_submitted, run, job, handle, requests)
-
-    def set_batch_handle(self, run: str, job: BatchJob, handle: Mapping[str, str]) -> bool:
-        """Replace the handle of a job. Returns whether there is such a job."""
-        return self._write(batch_jobs.set_handle, run, job, handle)
-
-    def store_batch_replies(self, run: str, replies: Mapping[bytes, BatchReply]) -> int:
-        """Store replies to pending requests. Returns how many of them are new."""
-        return self._write(batch_jobs.store_replies, run, replies)
-
-    def finish_batch_job(
-        self,
-        run: str,
-        job: BatchJob,
-        rest: BatchReply,
-        cost_usd: Decimal,
-        replies: Mapping[bytes, BatchReply] | None = None,
-        handle: Mapping[str, str] | None = None,
-    ) -> int:
-        """Store that all results of a job have been fetched, in one transaction with the last of them.
-
-        Args:
-            run: The run.
-            job: The job.
-            rest: The reply to those of its requests that have got none.
-            cost_usd: What the job cost.
-            replies: The last replies.
-            handle: A new handle, as in `set_batch_handle`.
-
-        Returns:
-            How many requests got `rest`.
-        """
-        return self._write(batch_jobs.finish_job, run, job, rest, cost_usd, replies, handle)
-
-    def delete_batch_job(self, run: str, job: BatchJob) -> None:
-        """Delete a job that the provider never got; its requests can be asked again."""
-        self._write(batch_jobs.delete_job, run, job)
-
-    def close_batch_jobs(self, run: str) -> None:
-        """Close the fetched jobs of a run, once there are verdicts by all their replies."""
-        self._write(batch_jobs.close_fetched_jobs, run)
-
-    def batch_replies(self, run: str, keys: Sequence[bytes]) -> dict[bytes, BatchReply]:
-        """Return what is known of requests, by key; keys that were never submitted are left out."""
-        return self._read(batch_jobs.find_replies, run, keys)
-
-    def batch_jobs(self, run: str) -> list[BatchJob]:
-        """Return all jobs of a run, in the order in which they were created."""
-        return self._read(batch_jobs.read_jobs, run)
-
-    def pending_batch_jobs(self, run: str) -> list[BatchJob]:
-        """Return the jobs of a run whose results have not been fetched yet."""
-        return self._read(batch_jobs.read_pending_jobs, run)
-
-    def has_uncollected_batches(self, run: str) -> bool:
-        """Return whether a run has batch jobs by whose results there are no verdicts yet."""
-        return self._read(batch_jobs.has_uncollected_jobs, run)
-
-    def batch_job_keys(self, run: str, job: BatchJob) -> list[bytes]:
-        """Return the keys of the requests of a job, in order."""
-        return self._read(batch_jobs.read_request_keys, run, job)
-
-    def batch_handles(self) -> list[Mapping[str, str]]:
-        """Return the handles of all jobs of all runs."""
-        with self._reading() as connection:
-            return batch_jobs.read_handles(connection)
-
     def reserved_usd(self, run: str) -> Decimal:
-        """Return what jobs may still cost, or have cost without a verdict by them, in US dollars."""
-        return self._read(batch_jobs.sum_reserved_usd, run)
+        """Return what may have been spent beyond the costs of verdicts, in US dollars: by jobs, and by workers, those
+        that were killed included."""
+        with self._reading() as connection:
+            number = self._run_number(connection, run)
+            return batch_jobs.sum_reserved_usd(connection, number) + leases.sum_allowances(connection, number)
 
     # Reading verdicts
 
@@ -551,11 +364,23 @@ class Ledger:
             raise LedgerError(f"There is no case {case_id!r} in the run {run!r}.")
         return answers
 
-    def browse(
-        self, run: str, wanted: VerdictFilter, *, offset: int = 0, limit: int = 50, answers: bool = False
-    ) -> VerdictPage:
+    def transcripts(self, run: str, case_id: str) -> dict[str, tuple[Transcript, ...]]:
+        """Return the conversations behind the verdicts on a case, by rubric; see `Transcript`.
+
+        Earlier turns are stored with the run in which the judge was asked, since version 4 of the tables. Elsewhere a
+        conversation is its answer alone.
+
+        Raises:
+            LedgerError: There is no such case or run.
+        """
+        transcripts = self._read(read.read_transcripts, run, case_id)
+        if not transcripts:
+            raise LedgerError(f"There is no case {case_id!r} in the run {run!r}.")
+        return transcripts
+
+    def browse(self, run: str, wanted: VerdictFilter, *, offset: int = 0, limit: int = 50) -> VerdictPage:
         """Return a page of the verdicts of a run, filtered and sorted by the database."""
-        return self._read(query.find_verdicts, run, wanted, offset, limit, answers=answers)
+        return self._read(query.find_verdicts, run, wanted, offset, limit)
 
     def case_history(self, case_id: str, *, most: int = 60) -> list[tuple[str, StoredVerdict]]:
         """Return the verdicts on a case in all runs, with the ids of the runs, newest first."""
@@ -630,7 +455,7 @@ class Ledger:
             return read.count_rated_cases(connection, reviews)
 
     def thumbnail(self, digest: str) -> bytes | None:
-        """Return the WebP thumbnail of an image file, by the digest of the file."""
+        """Return the thumbnail of an image file, by the digest of the file: JPEG, or WebP from an older version."""
         with self._reading() as connection:
             return read.read_thumbnail(connection, digest)
 
@@ -644,33 +469,36 @@ class Ledger:
         except LedgerError as error:
             return [str(error)]
 
+    def find_incomplete_runs(self) -> list[str]:
+        """Return a sentence for each run that is stored as finished and lacks verdicts."""
+        runs = [run for run in self.runs() if run.state == FINISHED and not run.is_review]
+        progress = self.progress([run.id for run in runs])
+        done = {run.id: progress.get(run.id, RunProgress()).done for run in runs}
+        return [
+            f"The run {run.id} says that it is finished, and has {done[run.id]} of {run.total} verdicts."
+            for run in runs
+            if done[run.id] < run.total
+        ]
+
     def row_counts(self) -> dict[str, int]:
         """Return how many runs, cases, verdicts, answers and thumbnails there are."""
         with self._reading() as connection:
             return integrity.count_rows(connection)
 
-    def size(self) -> int:
-        """Return the size in bytes, as the database counts it."""
-        with self._reading() as connection:
-            return self._backend.size(connection)
 
-    def _upgrade(self, create: bool, read_only: bool) -> bool:
-        """Create or upgrade the tables; with `read_only`, return whether they are of an older version instead."""
-        try:
-            with self._reading() as connection:
-                version = migrations.read_version(connection)
-                migrations.check_version(version)
-            if not version and not create and self.path is None:
-                raise LedgerError(f"There is no ledger at {self.place!r}; name one with --ledger.")
-            if read_only:
-                return version < migrations.newest_version()
-            # Also when there is nothing to upgrade: missing write access must show before anything is paid for.
-            with self._writing() as connection:
-                migrations.migrate(connection)
-                self._backend.check_write_access(connection)
-            return False
-        except LedgerError as error:
-            sentence = str(error)
-            if sentence.startswith(("The ledger", "There is no ledger")):
-                raise
-            raise LedgerError(f"The ledger {self.place!r} {sentence}") from None
+LedgerLike = str | os.PathLike[str] | Ledger | None
+"""A ledger: a path, a `postgresql://` URL or an open `Ledger`; `None` is BEHOLDER_LEDGER, else `beholder.db`."""
+
+
+@contextmanager
+def open_ledger(ledger: LedgerLike, *, read_only: bool = True) -> Iterator[Ledger]:
+    """Open a ledger until the end of the context; one that was handed in open stays open. Creates none.
+
+    Raises:
+        LedgerError: There is no such ledger, or it cannot be opened.
+    """
+    if isinstance(ledger, Ledger):
+        yield ledger
+    else:
+        with Ledger.open(ledger, read_only=read_only) as opened:
+            yield opened

@@ -1,7 +1,8 @@
 """The PostgreSQL backend: opening a database, its transactions, its errors as sentences.
 
 A write transaction first takes one lock for the whole ledger (`pg_advisory_xact_lock`): there is one writer at a time,
-as in a SQLite file: answers are numbered in the order in which they become visible, and writers cannot deadlock.
+as in a SQLite file: answers are numbered in the order in which they become visible, and writers cannot deadlock. Only a
+worker that renews its leases does without it.
 Readers never wait, and see one snapshot of the ledger for as long as their transaction lasts. A batch that was written
 is on the server's disk before `write` returns (if `synchronous_commit` is on, the default).
 """
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 MIN_SERVER_VERSION = 12  # the oldest release that was supported when this was written is 13
 
 _WRITE_LOCK = 0x6265686F6C646572  # "beholder"; one for each database
-_WRITE_OPTION = "beholder_writes"  # the execution option of a write transaction
+_WRITE_OPTION = "beholder_writes"  # the execution option of a write transaction: `_WITH_LOCK` or `_WITHOUT_LOCK`
+_WITH_LOCK, _WITHOUT_LOCK = "with lock", "without lock"
 
 # A server that does not answer is noticed after seconds, not after the minutes that TCP would take. Settings in the URL
 # take precedence.
@@ -47,14 +49,14 @@ _TERMINATE_STALLED = """
     AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - make_interval(secs => %s)
 """
 
-_READ_ONLY = "may not be written (the server or its user is read-only); name another one with --ledger."
+_READ_ONLY = "may not be written (the server or its user is read-only); name another one (--ledger or ledger=)."
 _LOCKED = "is locked by another program; wait until that is done, or close it, and try again."
 
 # By the start of SQLSTATE; the longest match counts. https://www.postgresql.org/docs/current/errcodes-appendix.html
 _ERROR_SENTENCES = {
     "25006": _READ_ONLY,
     "3F000": "has no schema to keep its tables in; make the one that the search_path names.",
-    "42501": "may not be used so: its user lacks the right to. Grant it, or name another ledger with --ledger.",
+    "42501": "may not be used so: its user lacks the right to. Grant it, or name another ledger (--ledger or ledger=).",
     "42P01": "is damaged: one of its tables is missing.",
     "53100": "cannot be written: the server's disk is full. Make room and start again; what was written is safe.",
     "53200": "cannot be used: the server is out of memory.",
@@ -101,7 +103,12 @@ def open_engine(where: str, *, read_only: bool, timeout_s: float) -> tuple[Engin
 
 def writer_engine(engine: Engine) -> Engine:
     """Return the engine for write transactions."""
-    return engine.execution_options(**{_WRITE_OPTION: True})
+    return engine.execution_options(**{_WRITE_OPTION: _WITH_LOCK})
+
+
+def unlocked_writer_engine(engine: Engine) -> Engine:
+    """Return the engine for transactions that write to rows of their own only, and so need no lock."""
+    return engine.execution_options(**{_WRITE_OPTION: _WITHOUT_LOCK})
 
 
 def check_write_access(connection: Connection) -> None:
@@ -238,11 +245,11 @@ def _build_engine(url: URL, *, read_only: bool, timeout_s: float) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        writes = connection.get_execution_options().get(_WRITE_OPTION, False)
+        writes = connection.get_execution_options().get(_WRITE_OPTION)
         raw: Any = connection.connection.dbapi_connection
         raw.isolation_level = level.READ_COMMITTED if writes else level.REPEATABLE_READ
         raw.read_only = None if writes else True  # `None` is what the server has set, `False` would overrule that
-        if writes:
+        if writes == _WITH_LOCK:
             _take_write_lock(connection, raw)
 
     return engine

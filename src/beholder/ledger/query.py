@@ -7,7 +7,6 @@ mean of 0.8 is exactly 0.8.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -16,19 +15,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, func, null, select
 
-from beholder.ledger import schema
-from beholder.ledger.encoding import (
-    FACET_FAILED,
-    FACET_FLAGS,
-    FACET_SCORES,
-    FACET_STYLE,
-    TallyInput,
-    VerdictExtract,
-    storable_text,
-)
-from beholder.ledger.read import VERDICT_ROWS, read_single_answers, to_stored_verdict
+from beholder.ledger import encoding, schema
+from beholder.ledger.read import VERDICT_ROWS, read_groups, to_stored_verdict
 from beholder.ledger.schema import (
     chunks,
     json_list_has,
@@ -39,7 +30,6 @@ from beholder.ledger.schema import (
     without_index,
 )
 from beholder.ledger.types import (
-    LEFT_OPEN,
     FilterValues,
     RunCounts,
     RunProgress,
@@ -52,17 +42,15 @@ from beholder.verdicts.verdict import Verdict
 _SAMPLE = 2000  # cases from which the names of the groups of a run are read
 
 _V, _C = schema.verdicts.c, schema.cases.c
+_TEXTS_DECODER = msgspec.json.Decoder(list[str])
 
 
-def find_verdicts(
-    connection: Connection, run: int, wanted: VerdictFilter, offset: int, limit: int, *, answers: bool = False
-) -> VerdictPage:
+def find_verdicts(connection: Connection, run: int, wanted: VerdictFilter, offset: int, limit: int) -> VerdictPage:
     """Return at most `limit` verdicts from `offset` on. Verdicts without a score count as the worst."""
     total, numbers = _select_page(connection, run, wanted, offset, limit)
     query = VERDICT_ROWS.where(_V.number.in_(numbers))
     rows = {row.number: row for row in connection.execute(query)} if numbers else {}
-    texts = read_single_answers(connection, list(rows.values())) if answers else {}
-    return VerdictPage(total, tuple(to_stored_verdict(rows[number], texts) for number in numbers if number in rows))
+    return VerdictPage(total, tuple(to_stored_verdict(rows[number], {}) for number in numbers if number in rows))
 
 
 def _select_page(
@@ -89,7 +77,7 @@ def _select_page(
 def count_outcomes(connection: Connection, run: int) -> RunCounts:
     """Return how many verdicts of a run have which outcome, grade and result; from an index."""
     counts = RunCounts()
-    scored = _V.score.is_not(None)
+    scored = _V.score.between(0, 1)  # not a damaged value
     query = select(
         _V.outcome,
         scored.label("scored"),
@@ -101,7 +89,7 @@ def count_outcomes(connection: Connection, run: int) -> RunCounts:
     score_sum, scored_count = 0.0, 0
     for row in connection.execute(query.group_by(_V.outcome, scored, _V.grade, _V.passed)):
         counts.verdicts += row.many
-        counts.states[LEFT_OPEN if row.outcome == "scored" and not row.scored else row.outcome] += row.many
+        counts.states[row.outcome] += row.many
         if row.grade is not None:
             counts.grades[row.grade] += row.many
         if row.passed is not None:
@@ -115,7 +103,7 @@ def count_outcomes(connection: Connection, run: int) -> RunCounts:
 
 def read_progress(connection: Connection, runs: Sequence[str] | None) -> dict[str, RunProgress]:
     """Return how far these runs (all for `None`) are, by id; runs without verdicts are left out."""
-    id_, scored = schema.runs.c.id, _V.score.is_not(None)
+    id_, scored = schema.runs.c.id, _V.score.between(0, 1)
     query = (
         select(id_, func.count(), func.count().filter(scored), func.avg(_V.score).filter(scored))
         .join_from(schema.verdicts, schema.runs, _V.run == schema.runs.c.number)
@@ -133,7 +121,7 @@ def find_case_verdicts(connection: Connection, case_id: str, most: int) -> list[
     numbers = connection.execute(
         select(runs.id, _V.number)
         .select_from(schema.runs)
-        .join(schema.verdicts, (_V.run == runs.number) & (_V.case_id == storable_text(case_id)))
+        .join(schema.verdicts, (_V.run == runs.number) & (_V.case_id == encoding.storable_text(case_id)))
         .order_by(runs.number.desc(), _V.rubric)
         .limit(most)
     ).all()
@@ -146,14 +134,10 @@ def find_case_verdicts(connection: Connection, case_id: str, most: int) -> list[
 
 def _conditions(run: int, wanted: VerdictFilter) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = []
-    if wanted.outcome == LEFT_OPEN:
-        conditions += [without_index(_V.outcome) == "scored", _V.score.is_(None)]
-    elif wanted.outcome:
-        conditions.append(without_index(_V.outcome) == storable_text(wanted.outcome))
-        if wanted.outcome == "scored":
-            conditions.append(_V.score.is_not(None))
+    if wanted.outcome:
+        conditions.append(without_index(_V.outcome) == encoding.storable_text(wanted.outcome))
     if wanted.grade:
-        conditions.append(_V.grade == storable_text(wanted.grade))
+        conditions.append(_V.grade == encoding.storable_text(wanted.grade))
     if wanted.passed is not None:
         conditions.append(_V.passed.is_(wanted.passed))
     value = _score_column(wanted)
@@ -162,18 +146,18 @@ def _conditions(run: int, wanted: VerdictFilter) -> list[ColumnElement[bool]]:
     if wanted.most is not None:
         conditions.append(value <= wanted.most)
     if wanted.assertion:
-        conditions.append(json_list_has(_V.facets, FACET_FAILED, storable_text(wanted.assertion)))
+        conditions.append(json_list_has(_V.facets, encoding.FACET_FAILED, encoding.storable_text(wanted.assertion)))
     if wanted.style:
-        conditions.append(json_text(_V.facets, FACET_STYLE) == storable_text(wanted.style))
+        conditions.append(json_text(_V.facets, encoding.FACET_STYLE) == encoding.storable_text(wanted.style))
     if wanted.flag:
-        conditions.append(json_list_has(_V.facets, FACET_FLAGS, storable_text(wanted.flag)))
+        conditions.append(json_list_has(_V.facets, encoding.FACET_FLAGS, encoding.storable_text(wanted.flag)))
     # Names and texts are looked up through the index of cases and rubrics, which yields numbers of verdicts.
     other = schema.verdicts.alias("named").c
-    named = [other.rubric == storable_text(wanted.rubric)] if wanted.rubric else []
+    named = [other.rubric == encoding.storable_text(wanted.rubric)] if wanted.rubric else []
     if wanted.groups:
         named.append(other.case_id.in_(_select_cases(run, *(_in_group(*pair) for pair in wanted.groups.items()))))
     if wanted.text:
-        text = storable_text(wanted.text)
+        text = encoding.storable_text(wanted.text)
         named.append(
             text_contains(other.case_id, text)
             | other.case_id.in_(_select_cases(run, json_values_contain(_C.groups, text)))
@@ -188,8 +172,8 @@ def _select_cases(run: int, *conditions: ColumnElement[bool]) -> Select[tuple[st
 
 
 def _in_group(group: str, value: str) -> ColumnElement[bool]:
-    kept = json_text(_C.groups, storable_text(group))
-    return kept == storable_text(value) if value else kept.is_not(None)
+    kept = json_text(_C.groups, encoding.storable_text(group))
+    return kept == encoding.storable_text(value) if value else kept.is_not(None)
 
 
 def _sort_key(wanted: VerdictFilter) -> ColumnElement[Any]:
@@ -202,7 +186,11 @@ def _sort_key(wanted: VerdictFilter) -> ColumnElement[Any]:
 
 def _score_column(wanted: VerdictFilter) -> ColumnElement[Any]:
     """Return the column that `least`, `most` and the sort order are about."""
-    return json_number(_V.facets, FACET_SCORES, storable_text(wanted.criterion)) if wanted.criterion else _V.score
+    return (
+        json_number(_V.facets, encoding.FACET_SCORES, encoding.storable_text(wanted.criterion))
+        if wanted.criterion
+        else _V.score
+    )
 
 
 def _sort_order(
@@ -252,7 +240,12 @@ class RubricTally:
     grades: Counter[str] = field(default_factory=Counter)
     passed: Counter[bool] = field(default_factory=Counter)
 
-    def add(self, verdict: VerdictExtract | Verdict) -> None:
+    def means(self) -> dict[str, RunningMean]:
+        """The mean of each criterion, of `score`, and of calibrated scores."""
+        people = {f"{key}, calibrated": mean for key, mean in self.calibrated.items()}
+        return {**self.criteria, "score": self.score, **people}
+
+    def add(self, verdict: encoding.VerdictExtract | Verdict) -> None:
         self.outcomes[str(verdict.outcome)] += 1
         self.score.add(verdict.score)
         for key, result in verdict.criteria.items():
@@ -265,7 +258,7 @@ class RubricTally:
             self.passed[verdict.passed] += 1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Tally:
     """The totals and means of verdicts; only scored ones count in a mean. `cost_usd` is the known cost of all answers,
     also of those that an earlier run paid for; `unpriced` counts the verdicts of unknown cost."""
@@ -282,7 +275,12 @@ class Tally:
     cost_usd: Decimal = Decimal(0)
     unpriced: int = 0
 
-    def add(self, one: StoredVerdict | TallyInput) -> None:
+    def __repr__(self) -> str:
+        outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in self.outcomes.most_common())
+        mean = "" if self.score.value is None else f", mean score {self.score.value:.3f}"
+        return f"<Tally of {self.verdicts:,} verdicts: {outcomes or 'none'}{mean}>"
+
+    def add(self, one: StoredVerdict | encoding.TallyInput) -> None:
         verdict = one.verdict
         self.verdicts += 1
         self.reused += one.reused
@@ -355,7 +353,7 @@ def _mean_for(means: dict[str, RunningMean], key: str) -> RunningMean:
     return means[key]
 
 
-def tally_verdicts(verdicts: Iterable[StoredVerdict | TallyInput]) -> Tally:
+def tally_verdicts(verdicts: Iterable[StoredVerdict | encoding.TallyInput]) -> Tally:
     tally = Tally()
     for verdict in verdicts:
         tally.add(verdict)
@@ -375,30 +373,42 @@ MAX_GROUP_CHOICES = 200  # values of a group that can be chosen among
 
 def read_filter_values(connection: Connection, run: int) -> FilterValues:
     """Return the values by which the verdicts of a run can be filtered; fast, as it unpacks no verdict."""
-    columns = json_text(_V.facets, FACET_FAILED), json_text(_V.facets, FACET_FLAGS), json_text(_V.facets, FACET_STYLE)
+    columns = (
+        json_text(_V.facets, encoding.FACET_FAILED),
+        json_text(_V.facets, encoding.FACET_FLAGS),
+        json_text(_V.facets, encoding.FACET_STYLE),
+    )
     failed: set[str] = set()
     flags: set[str] = set()
     styles: set[str] = set()
     # Combinations of the three are few, however many verdicts there are.
     for failed_json, flags_json, style in connection.execute(select(*columns).where(_V.run == run).distinct()):
-        failed.update(json.loads(failed_json or "[]"))
-        flags.update(json.loads(flags_json or "[]"))
-        styles.update([style] if style else [])
+        failed.update(_parse_texts(failed_json))
+        flags.update(_parse_texts(flags_json))
+        styles.update([style] if style and isinstance(style, str) else [])
     groups = {}
     sample = connection.scalars(select(_C.groups).where(_C.run == run).limit(_SAMPLE))
-    for name in dict.fromkeys(name for text in sample for name in json.loads(text)):
-        value = json_text(_C.groups, storable_text(name))
+    for name in dict.fromkeys(name for text in sample for name in read_groups(text, "")):
+        value = json_text(_C.groups, encoding.storable_text(name))
         query = select(value).where(_C.run == run, value != "").distinct().limit(MAX_GROUP_CHOICES + 1)
-        values = connection.scalars(query).all()
+        values = [value for value in connection.scalars(query) if isinstance(value, str)]
         if 1 < len(values) <= MAX_GROUP_CHOICES:
             groups[name] = _sorted_naturally(values)
     return FilterValues(
-        frozenset(connection.scalars(select(_V.rubric).where(_V.run == run).distinct())),
+        frozenset(filter(None, connection.scalars(select(_V.rubric).where(_V.run == run).distinct()))),
         _sorted_naturally(failed),
         _sorted_naturally(flags),
         _sorted_naturally(styles),
         groups,
     )
+
+
+def _parse_texts(text: str | None) -> list[str]:
+    """Return a list of texts from a JSON column; none where it is damaged."""
+    try:
+        return _TEXTS_DECODER.decode(text or "[]")
+    except (ValueError, TypeError):
+        return []
 
 
 def _sorted_naturally(values: Iterable[str]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import msgspec
 from beholder.cases.case import Case
 from beholder.errors import UsageError
 from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.answer import Transcript
 from beholder.verdicts.verdict import Flag, Verdict
 
 RUNNING, INTERRUPTED, WAITING, FINISHED = STATES = ("running", "interrupted", "waiting", "finished")
@@ -86,7 +87,7 @@ class AnswerKey:
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """An answer that was scored, as the cache keeps it. `flags` are those that cannot be found again from its text."""
+    """A valid answer, as the cache keeps it. `flags` are those that cannot be found again from its text."""
 
     key: AnswerKey
     text: str
@@ -107,11 +108,12 @@ class Entry:
         case: The case.
         verdict: The verdict.
         answers: The new answers behind it.
-        thumbnails: New thumbnails: digest of the image file, and WebP.
+        thumbnails: New thumbnails: digest of the image file, and JPEG.
         reused: Whether all answers came from the cache.
         spent_usd: What this run paid for it; `None` is an unknown amount, or nothing if it was `reused`.
         used: Keys of answers from the cache. A jury's verdict needs them, so that its answers are kept as long as it
             is; a single judge's verdict that carries its answer does not.
+        transcripts: Conversations of more than one turn, and of jurors without a valid answer.
     """
 
     position: int
@@ -122,6 +124,7 @@ class Entry:
     reused: bool = False
     spent_usd: Decimal | None = None
     used: tuple[AnswerKey, ...] = ()
+    transcripts: tuple[Transcript, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,6 @@ class StoredVerdict:
     reused: bool
 
 
-LEFT_OPEN = "left_open"  # a state beside the outcomes: scored, but too little was answered for a score
 SORT_ORDERS = ("worst", "best", "order", "case")
 
 
@@ -143,7 +145,7 @@ class VerdictFilter:
     """Which verdicts of a run, and in which order. Conditions that are empty or `None` do not count.
 
     Attributes:
-        outcome: An outcome, or `left_open`; `scored` means those that have a score.
+        outcome: An outcome.
         criterion: The criterion whose score `least`, `most` and `sort` are about, on its own scale; empty for the score
             of the verdict (0–1).
         assertion: The id of an assertion that failed.
@@ -189,7 +191,7 @@ class FilterValues:
 
 @dataclass(slots=True)
 class RunCounts:
-    """How many verdicts of a run have which result. `states` are outcomes, with `left_open` apart from `scored`."""
+    """How many verdicts of a run have which result. `states` are outcomes."""
 
     verdicts: int = 0
     states: Counter[str] = field(default_factory=Counter)
@@ -205,10 +207,13 @@ VerdictKey = tuple[str, str]  # the id of a case, the name of a rubric
 @dataclass(frozen=True, slots=True)
 class WriteToken:
     """Idempotency token of a write: the worker and the name of its batch. A batch that is written again, because it was
-    unclear whether the first attempt had succeeded, counts once."""
+    unclear whether the first attempt had succeeded, counts once. `released_usd` is what the worker gives back of its
+    allowance. `leased` is false where a process works on the run alone, and leases no cases."""
 
     holder: str
     batch: str
+    released_usd: Decimal = Decimal(0)
+    leased: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +242,7 @@ class HeartbeatReply:
 
 # States of a batch job: stored and perhaps submitted; submitted; all results are stored, some without a verdict yet;
 # all of them are in verdicts.
-JOB_BEGUN, JOB_OPEN, JOB_FETCHED, JOB_CLOSED = "begun", "open", "fetched", "closed"
+JOB_BEGUN, JOB_OPEN, JOB_FETCHED, JOB_CLOSED = JOB_STATES = ("begun", "open", "fetched", "closed")
 
 
 @dataclass(frozen=True, slots=True)

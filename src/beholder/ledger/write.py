@@ -1,4 +1,4 @@
-"""Writing to the ledger: runs, cases, verdicts, answers and thumbnails as rows.
+"""Writing to the ledger: cases, verdicts, answers and thumbnails as rows.
 
 Everything here runs in the write transaction of the connection that it gets. A run is given by its number.
 """
@@ -8,110 +8,53 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
 from decimal import Decimal
 
-from sqlalchemy import Connection, Table, delete, exists, insert, select, update
+from sqlalchemy import Connection, Table, func, select
 
 from beholder.cases.case import Case
-from beholder.errors import LedgerError
 from beholder.images.image import ImageSource
 from beholder.images.source import is_remote
-from beholder.ledger import schema
-from beholder.ledger.encoding import (
-    DAMAGED_MESSAGE,
-    answer_id,
-    digest_bytes,
-    encode_facets,
-    key_id,
-    pack,
-    pack_flags,
-    pack_text,
-    pack_verdict,
-    redact_values,
-    storable_json,
-    storable_text,
-    to_json_text,
-    unpack,
-)
+from beholder.ledger import encoding, schema
 from beholder.ledger.read import count_rated_cases_in, read_case_verdicts
+from beholder.ledger.runs import update_run
 from beholder.ledger.schema import Insert, chunks, insert_for
-from beholder.ledger.types import FINISHED, STATES, AnswerKey, Entry, RunRecord, StoredAnswer, VerdictKey
+from beholder.ledger.types import FINISHED, AnswerKey, Entry, StoredAnswer, VerdictKey
 from beholder.verdicts.verdict import Verdict
 
 RowValues = dict[str, object]
 
 _MAX_INTEGER = 2**63 - 1  # of an integer column
 
-_R = schema.runs.c
-
-
-# Runs
-
-
-def insert_run(connection: Connection, run: RunRecord) -> None:
-    if connection.scalar(select(_R.number).where(_R.id == run.id)) is not None:
-        raise LedgerError(f"There is a run {run.id!r} in the ledger already.")
-    body = redact_values({"suite": run.suite, "rubrics": run.rubrics, "prompt": run.prompt, "versions": run.versions})
-    row = {
-        "id": run.id,
-        "name": storable_text(run.name),
-        "fingerprint": run.fingerprint,
-        "state": check_state(run.state),
-        "created": _utc_text(run.created),
-        "updated": _utc_text(run.updated),
-        "total": run.total,
-        "skipped": run.skipped,
-        "spent_usd": str(run.spent_usd or Decimal(0)),
-        "unpriced": run.unpriced,
-        "tags": to_json_text([storable_text(tag) for tag in run.tags]),
-        "body": pack(body),
-    }
-    connection.execute(insert(schema.runs).values(row))
-
-
-def update_run(connection: Connection, run: int, /, **values: object) -> None:
-    """Change columns of a run, and the time of its last change."""
-    now = _utc_text(datetime.now(UTC))
-    connection.execute(update(schema.runs).where(_R.number == run).values(**values, updated=now))
-
-
-def update_suite(connection: Connection, run: int, /, **changes: object) -> None:
-    """Change entries of the suite that is stored with a run."""
-    body = unpack(connection.execute(select(_R.body).where(_R.number == run)).scalar_one(), "a review")
-    if not isinstance(body, dict):
-        raise LedgerError(DAMAGED_MESSAGE.format("a review"))
-    update_run(connection, run, body=pack(redact_values({**body, "suite": {**body["suite"], **changes}})))
-
-
-def delete_run(connection: Connection, run: int) -> None:
-    """Delete a run with its rows, and the answers and thumbnails that no other run refers to."""
-    answers, thumbnails = schema.run_answers, schema.run_thumbnails
-    for links, link, table, column in (
-        (answers, answers.c.answer, schema.answers, schema.answers.c.id),
-        (thumbnails, thumbnails.c.digest, schema.thumbnails, schema.thumbnails.c.digest),
-    ):
-        linked = select(link).where(links.c.run == run)
-        others = exists().where(link == column, links.c.run != run)
-        connection.execute(delete(table).where(column.in_(linked), ~others))
-        connection.execute(delete(links).where(links.c.run == run))
-    for table in (schema.verdicts, schema.cases, schema.workers, schema.leases, schema.jobs, schema.replies):
-        connection.execute(delete(table).where(table.c.run == run))
-    connection.execute(delete(schema.runs).where(_R.number == run))
-
-
-def check_state(state: str) -> str:
-    if state not in STATES:
-        raise ValueError(f"a run is {', '.join(STATES)}, not {state!r}")
-    return state
-
-
-def _utc_text(moment: datetime) -> str:
-    """Return a time in ISO 8601; naive times are taken as UTC."""
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
-
 
 # Verdicts
+
+
+def assign_positions(connection: Connection, run: int, entries: Sequence[Entry]) -> tuple[list[Entry], int]:
+    """Return the entries with the positions of their cases, and how many verdicts are new.
+
+    A case that has a verdict keeps its position; new cases get the next ones.
+    """
+    columns = schema.verdicts.c
+    positions: dict[str, int] = {}
+    known: set[VerdictKey] = set()
+    for part in chunks(list({encoding.storable_text(entry.case.id) for entry in entries})):
+        query = select(columns.case_id, columns.rubric, columns.position)
+        for case, rubric, position in connection.execute(query.where(columns.run == run, columns.case_id.in_(part))):
+            positions[case] = position
+            known.add((case, rubric))
+    following = connection.scalar(select(func.max(columns.position)).where(columns.run == run))
+    following = 0 if following is None else following + 1
+    placed, keys = [], set()
+    for entry in entries:
+        case = encoding.storable_text(entry.case.id)
+        if case not in positions:
+            positions[case] = following
+            following += 1
+        placed.append(replace(entry, position=positions[case]))
+        keys.add((case, encoding.storable_text(entry.verdict.rubric)))
+    return placed, len(keys - known)
 
 
 def write_entries(
@@ -127,8 +70,8 @@ def write_entries(
     """
     ids = _resolve_answer_ids(connection, entries)
     cases = {entry.case.id: entry.case for entry in entries}
-    thumbnails = {digest_bytes(digest): webp for entry in entries for digest, webp in entry.thumbnails}
-    images = {digest_bytes(image.source_digest) for entry in entries for image in entry.verdict.images}
+    thumbnails = {encoding.digest_bytes(digest): webp for entry in entries for digest, webp in entry.thumbnails}
+    images = {encoding.digest_bytes(image.source_digest) for entry in entries for image in entry.verdict.images}
     links = sorted({id_ for answer_ids in ids for id_ in answer_ids})
     answers = [_answer_row(answer) for entry in entries for answer in entry.answers]
     insert_rows(
@@ -148,7 +91,7 @@ def write_entries(
         [
             _verdict_row(run, entry, answer_ids)
             for entry, answer_ids in zip(entries, ids, strict=True)
-            if (storable_text(entry.case.id), storable_text(entry.verdict.rubric)) not in superseded
+            if (encoding.storable_text(entry.case.id), encoding.storable_text(entry.verdict.rubric)) not in superseded
         ],
     )
     insert_rows(
@@ -175,7 +118,7 @@ def write_rating(
         return
     finished = (
         total_cases is not None
-        and not any(verdict.scored for verdict in before)
+        and not any(verdict.answered for verdict in before)
         and count_rated_cases_in(connection, run) + 1 >= total_cases
     )
     write_entries(connection, run, entries)
@@ -210,12 +153,12 @@ def _resolve_answer_ids(connection: Connection, entries: Sequence[Entry]) -> lis
     """Return, for each entry, the ids of the answers behind its verdict that are in the answers table, or will be."""
     recalled = _find_answer_ids(connection, [key for entry in entries for key in entry.used])
     ids = [
-        [answer_id(answer.key.brief_digest, answer.text) for answer in entry.answers]
+        [encoding.answer_id(answer.key.brief_digest, answer.text) for answer in entry.answers]
         + [recalled[key] for key in entry.used if key in recalled]
         for entry in entries
     ]
     guesses = {
-        index: answer_id(entry.verdict.brief_digest, entry.verdict.answer)
+        index: encoding.answer_id(entry.verdict.brief_digest, entry.verdict.answer)
         for index, entry in enumerate(entries)
         if entry.reused and entry.verdict.answer and not ids[index]
     }
@@ -227,7 +170,7 @@ def _resolve_answer_ids(connection: Connection, entries: Sequence[Entry]) -> lis
 
 
 def _find_answer_ids(connection: Connection, keys: Sequence[AnswerKey]) -> dict[AnswerKey, bytes]:
-    by_id = {key_id(key): key for key in keys}
+    by_id = {encoding.key_id(key): key for key in keys}
     columns = schema.answers.c
     answer_ids: dict[AnswerKey, bytes] = {}
     for part in chunks(list(by_id)):
@@ -268,47 +211,50 @@ def _verdict_row(run: int, entry: Entry, ids: Sequence[bytes]) -> RowValues:
     verdict = entry.verdict
     # The raw answer is stored with the verdict, unless it is the one in the answers table, where other runs find it.
     stored_separately = (
-        len(ids) == 1 and verdict.jury is None and ids[0] == answer_id(verdict.brief_digest, verdict.answer)
+        len(ids) == 1 and verdict.jury is None and ids[0] == encoding.answer_id(verdict.brief_digest, verdict.answer)
     )
     return {
         "run": run,
         "position": entry.position,
-        "case_id": storable_text(verdict.case),
-        "rubric": storable_text(verdict.rubric),
+        "case_id": encoding.storable_text(verdict.case),
+        "rubric": encoding.storable_text(verdict.rubric),
         "outcome": str(verdict.outcome),
         "score": verdict.score,
         "reused": entry.reused,
         "answers": b"".join(ids),
-        "body": pack_verdict(verdict, answer=not stored_separately),
-        "grade": None if verdict.grade is None else storable_text(verdict.grade),
+        "body": encoding.pack_verdict(verdict, answer=not stored_separately),
+        "grade": None if verdict.grade is None else encoding.storable_text(verdict.grade),
         "passed": verdict.passed,
-        "facets": encode_facets(verdict),
+        "facets": encoding.encode_facets(verdict),
+        "transcripts": encoding.pack_transcripts(entry.transcripts, verdict.answer),
     }
 
 
 def _case_row(run: int, case: Case) -> RowValues:
-    images = {role: storable_source(source) for role, source in case.images.items()}
-    body = {"id": case.id, "images": images, "fields": dict(case.fields)}
-    exact = to_json_text(dict(case.groups))
-    groups = storable_json(exact)
+    images = {role: [storable_source(source) for source in case.sources(role)] for role in case.images}
+    # One image is stored as a text, as it was before a role could have several.
+    body_images = {role: sources[0] if len(sources) == 1 else sources for role, sources in images.items()}
+    body = {"id": case.id, "images": body_images, "fields": dict(case.fields)}
+    exact = encoding.to_json_text(dict(case.groups))
+    groups = encoding.storable_json(exact)
     if groups != exact:  # the column holds what every database takes, the body the groups as they are
         body["groups"] = dict(case.groups)
-    return {"run": run, "id": storable_text(case.id), "groups": groups, "body": pack(body)}
+    return {"run": run, "id": encoding.storable_text(case.id), "groups": groups, "body": encoding.pack(body)}
 
 
 def _answer_row(answer: StoredAnswer) -> RowValues:
     usage = {name: None if (count or 0) > _MAX_INTEGER else count for name, count in answer.usage.items()}
     return {
-        "key": key_id(answer.key),
-        "id": answer_id(answer.key.brief_digest, answer.text),
-        "brief_digest": digest_bytes(answer.key.brief_digest),
-        "judge": storable_text(answer.key.judge),
+        "key": encoding.key_id(answer.key),
+        "id": encoding.answer_id(answer.key.brief_digest, answer.text),
+        "brief_digest": encoding.digest_bytes(answer.key.brief_digest),
+        "judge": encoding.storable_text(answer.key.judge),
         "sample": answer.key.sample,
-        "model": None if answer.model is None else storable_text(answer.model),
-        "usage": to_json_text(usage),
+        "model": None if answer.model is None else encoding.storable_text(answer.model),
+        "usage": encoding.to_json_text(usage),
         "cost_usd": None if answer.cost_usd is None else str(answer.cost_usd),
         "latency_s": answer.latency_s,
         "attempts": answer.attempts,
-        "flags": pack_flags(answer.flags),
-        "body": pack_text(answer.text),
+        "flags": encoding.pack_flags(answer.flags),
+        "body": encoding.pack_text(answer.text),
     }

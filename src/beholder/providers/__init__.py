@@ -8,3 +8,9 @@
 - `load_balancer`: one judge at several base URLs
 - `payload`: bodies of requests and replies; `prices`: what an answer costs
 """
+
+import logging
+
+# A library is silent until the program configures logging. Here and not in `beholder`, whose import is to stay light:
+# everything that logs imports this package or `beholder.runs`.
+logging.getLogger("beholder").addHandler(logging.NullHandler())

@@ -14,27 +14,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Mapping
-from datetime import datetime, timedelta
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 
 from beholder.images.image import Sizing
-from beholder.providers.base import (
-    NEWEST_VERSION,
-    THINKING_TOKENS,
-    ChatRequest,
-    HttpRequest,
-    ImageTokenCounter,
-    Provider,
-    TokenRules,
-    ceil_div,
-    parse_model_version,
-    system_message,
-    turn_texts,
-)
+from beholder.providers import base
 from beholder.providers.batch import (
+    MAX_PAGES,
     UNCONFIRMED,
     BatchApi,
     BatchClient,
@@ -79,7 +68,7 @@ FINISHES = {
 _GENERATION = re.compile(r"claude-[a-z]+-(\d+)")
 
 
-def build_request(question: ChatRequest) -> HttpRequest:
+def build_request(question: base.ChatRequest) -> base.HttpRequest:
     """Return the messages request for a question; the system message is marked for the prompt cache."""
     # The answer cache keys on the brief and the judge's identity, not on this body: if the body changes and they
     # do not, stored answers are reused.
@@ -95,14 +84,14 @@ def build_request(question: ChatRequest) -> HttpRequest:
             source = {"type": "base64", "media_type": part.image.media_type, "data": data}
             content.append({"type": "image", "source": source})
     messages: list[dict[str, object]] = [{"role": "user", "content": content}]
-    for answer, reply in turn_texts(question.earlier):
+    for answer, reply in base.turn_texts(question.earlier):
         messages += ({"role": "assistant", "content": answer}, {"role": "user", "content": reply})
 
     body: dict[str, object] = {"model": question.model}
     body |= nest_parameters(question.params, PARAMETER_NAMES, provider="anthropic", reserved=RESERVED_PARAMETERS)
     if question.max_tokens is not None or "max_tokens" not in body:
         body["max_tokens"] = (question.max_tokens or brief.answer_tokens) + _thinking_tokens(question.model, body)
-    if (system := system_message(brief, question.structured)).strip():
+    if (system := base.system_message(brief, question.structured)).strip():
         body["system"] = [{"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}]
     if question.structured and brief.schema is not None:
         output_format = {"type": "json_schema", "schema": narrow_schema(brief.schema, SCHEMA_KEYWORDS)}
@@ -112,7 +101,7 @@ def build_request(question: ChatRequest) -> HttpRequest:
     headers = {"Content-Type": "application/json", "anthropic-version": version}
     if question.key:
         headers["x-api-key"] = question.key
-    return HttpRequest(f"{question.base_url}/v1/messages", headers, splicer.encode(body))
+    return base.HttpRequest(f"{question.base_url}/v1/messages", headers, splicer.encode(body))
 
 
 def parse_reply(payload: bytes) -> Answer:
@@ -148,7 +137,7 @@ def _thinking_tokens(model: str, body: Mapping[str, object]) -> int:
         return 0
     generation = _GENERATION.match(model)
     thinks = bool(thinking) or (generation is not None and int(generation[1]) >= 5)
-    return THINKING_TOKENS if thinks else 0
+    return base.THINKING_TOKENS if thinks else 0
 
 
 BATCH_PATH = "/v1/messages/batches"
@@ -214,7 +203,7 @@ async def _iter_batches_since(
 ) -> AsyncIterator[tuple[Mapping[str, object], datetime]]:
     """Iterate over batches and when they were created, newest first, as the provider lists them."""
     after = ""
-    while True:
+    for _ in range(MAX_PAGES):
         page = await client.get(f"{BATCH_PATH}?limit=100{after}")
         batches = as_objects(page.get("data"))
         for batch in batches:
@@ -238,7 +227,7 @@ async def _get_batch_status(client: BatchClient, handle: BatchHandle) -> BatchSt
     )
 
 
-async def _iter_results(client: BatchClient, handle: BatchHandle) -> AsyncIterator[BatchResult]:
+async def _iter_results(client: BatchClient, handle: BatchHandle) -> AsyncGenerator[BatchResult, None]:
     """Iterate over the results at the base URL, not at `results_url`: the key must not go anywhere else."""
     async for result in client.results(f"{BATCH_PATH}/{handle['id']}/results", "custom_id", _parse_result):
         yield result
@@ -273,14 +262,15 @@ def _request_counts(batch: Mapping[str, object]) -> dict[str, int]:
 
 def _created_at(batch: Mapping[str, object]) -> datetime | None:
     try:
-        return datetime.fromisoformat(as_text(batch.get("created_at")))
-    except ValueError:
+        created = datetime.fromisoformat(as_text(batch.get("created_at")))
+        return created.astimezone(UTC) if created.tzinfo else created.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         return None
 
 
 def _claude_version(name: str) -> tuple[int, int]:
     """Parse `claude-opus-4-7`, `claude-3-5-haiku-20241022`, `claude-sonnet-4-20250514` (a date is no version)."""
-    return parse_model_version(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2})(?!\d))?", name)
+    return base.parse_model_version(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2})(?!\d))?", name)
 
 
 # Longest side in pixels and most tokens of an image: Claude 4.7 and later, and before.
@@ -288,10 +278,10 @@ HIGH_RESOLUTION_LIMITS = (2576, 4784)
 STANDARD_LIMITS = (1568, 1568)
 
 
-def _image_rule(name: str, detail: str | None) -> tuple[str, ImageTokenCounter]:
+def _image_rule(name: str, detail: str | None) -> tuple[str, base.ImageTokenCounter]:
     version = _claude_version(name)
     limits, tier = (HIGH_RESOLUTION_LIMITS, "high resolution") if version >= (4, 7) else (STANDARD_LIMITS, "standard")
-    unknown = "; model unknown" if version == NEWEST_VERSION else ""
+    unknown = "; model unknown" if version == base.NEWEST_VERSION else ""
     return f"anthropic patches, {tier}{unknown}", lambda width, height: _image_tokens(width, height, *limits)
 
 
@@ -300,7 +290,7 @@ def _image_tokens(width: int, height: int, max_side: int, max_tokens: int) -> in
     long, short = max(width, height), min(width, height)
 
     def cells(edge: int) -> tuple[int, int]:
-        return ceil_div(edge, 28), ceil_div(max(1, round(edge * short / long)), 28)
+        return base.ceil_div(edge, 28), base.ceil_div(max(1, round(edge * short / long)), 28)
 
     def too_large(edge: int) -> bool:
         across, down = cells(edge)
@@ -311,7 +301,7 @@ def _image_tokens(width: int, height: int, max_side: int, max_tokens: int) -> in
     return across * down
 
 
-TOKEN_RULES = TokenRules(
+TOKEN_RULES = base.TokenRules(
     model_names=re.compile("claude"),
     image_rule=_image_rule,
     # The models page says 2.5 million characters to a million tokens since 4.7, and 3.4 million before.
@@ -334,7 +324,7 @@ BATCH_API = BatchApi(
     suffix=b"]}",
 )
 
-PROVIDER = Provider(
+PROVIDER = base.Provider(
     name="anthropic",
     key_variables=("ANTHROPIC_API_KEY",),
     base_url=BASE_URL,

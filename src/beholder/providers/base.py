@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
+import logging
 import random as randomness
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypedDict
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, get_args
 
 from beholder.errors import SetupError
 from beholder.images.image import Sizing
@@ -29,14 +28,16 @@ from beholder.providers.payload import RequestBody
 from beholder.providers.prices import Price
 from beholder.providers.retry import RequestLimiter, Retrier
 from beholder.rubrics.brief import Brief, TextBlock
-from beholder.verdicts.answer import Answer, Turn
+from beholder.verdicts.answer import Answer, Turn, Usage
 
 if TYPE_CHECKING:
     from beholder.providers.batch import BatchApi
+    from beholder.verdicts.verdict import Verdict
 
+
+_log = logging.getLogger(__name__)
 
 ENTRY_POINT_GROUP = "beholder.judges"
-STRUCTURED_OUTPUT_UNAVAILABLE = "structured_output_unavailable"
 # Extra output tokens for models that think without being asked: thoughts count towards the limit of an answer.
 THINKING_TOKENS = 8192
 NEWEST_VERSION = (99, 0)  # of a model whose name has no version
@@ -144,6 +145,87 @@ class Provider:
     batch: BatchApi | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgeCall:
+    """One call of a judge: a question about one case, with its retries. The start and the end have the same object.
+
+    Attributes:
+        judge: name of the judge.
+        case: id of the case.
+        rubric: name of the rubric.
+        sample: number of the sample, from 0.
+        turn: how many calls the same conversation has made before; from the second on they repair or repeat.
+        brief_digest: identifies the question.
+    """
+
+    judge: str
+    case: str
+    rubric: str
+    sample: int
+    turn: int
+    brief_digest: str
+
+
+class CallObserver(Protocol):
+    """Listens to everything that is judged in this process: for progress bars, traces and metrics.
+
+    It is called on the threads of the event loops, and so must be quick and safe with threads. What it raises is
+    logged, and changes nothing else. The call runs in the context (`contextvars`) in which it was started.
+    """
+
+    def on_call_start(self, call: JudgeCall) -> None:
+        """A judge is about to be asked; its budget is reserved."""
+
+    def on_call_end(self, call: JudgeCall, answer: Answer | None, error: BaseException | None) -> None:
+        """It answered, or the call failed, was canceled, or (`Waiting`) will be answered by batch."""
+
+    def on_verdict(self, verdict: Verdict) -> None:
+        """A case has its verdict, from new answers or stored ones; it is not in the ledger yet."""
+
+
+_observers: tuple[CallObserver, ...] = ()
+
+
+def add_observer(observer: CallObserver) -> None:
+    """Let an observer listen, until `remove_observer`."""
+    global _observers
+    _observers = (*_observers, observer)
+
+
+def remove_observer(observer: CallObserver) -> None:
+    global _observers
+    _observers = tuple(other for other in _observers if other is not observer)
+
+
+def notify_observers(notify: Callable[[CallObserver], None]) -> None:
+    """Call `notify` with every observer."""
+    for observer in _observers:
+        try:
+            notify(observer)
+        except Exception:
+            _log.exception("beholder: the observer %r failed.", observer)
+
+
+def log_request(
+    judge: str, brief: Brief, status: int, latency_s: float, request_id: str, answer: Answer | None = None
+) -> None:
+    """Log a request that got a response: nothing of the prompt, the images or the answer.
+
+    Args:
+        judge: name of the judge.
+        brief: what was asked; its digest is logged.
+        status: HTTP status of the response.
+        latency_s: how long it took.
+        request_id: the provider's, without keys; may be empty.
+        answer: the answer in the response; `None` for an error.
+    """
+    if _log.isEnabledFor(logging.DEBUG):
+        model, used = (answer.model, answer.usage) if answer else (None, Usage())
+        tokens = f"{used.input_tokens} in, {used.output_tokens} out"
+        words = "%s: status %d in %.3f s, request %s, model %s, tokens %s, brief %s"
+        _log.debug(words, judge, status, latency_s, request_id or None, model, tokens, brief.digest[:12])
+
+
 def system_message(brief: Brief, structured: bool) -> str:
     """Return the system message; without structured output it ends with the schema and how to answer by it."""
     if brief.schema is None or structured:
@@ -156,6 +238,10 @@ def system_message(brief: Brief, structured: bool) -> str:
 def turn_texts(earlier: Sequence[Turn]) -> list[tuple[str, str]]:
     """Return earlier turns as (assistant, user) texts; Anthropic rejects empty texts, so those are replaced."""
     return [(turn.answer if turn.answer.strip() else "(empty answer)", turn.reply) for turn in earlier]
+
+
+StructuredOutput: TypeAlias = Literal["auto", "off"]
+"""Whether a server is asked to enforce the schema of an answer: as long as it does, or never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +258,12 @@ class JudgeSettings:
         connect_timeout_s: for its connection.
         retries: most requests after the first.
         limiter: rate limiter for all requests of the judge.
+        send_provider_key: whether the key in the provider's own variable is sent; otherwise, unless `key_variable` is
+            named, a placeholder. `runs.trust` says when.
+        allow_http_key: send a key over plain http also beyond this machine and private networks.
         price: takes precedence over the price list.
+        structured_output: `off` for a server whose structured output does not work; the schema then goes into the
+            system message.
         sleep: replaces `asyncio.sleep` in tests; so do `random` and `clock` for randomness and time.
     """
 
@@ -184,10 +275,17 @@ class JudgeSettings:
     connect_timeout_s: float = 10.0
     retries: int = 5
     limiter: RequestLimiter | None = None
+    send_provider_key: bool = True
+    allow_http_key: bool = False
     price: Price | None = None
+    structured_output: StructuredOutput = "auto"
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     random: Callable[[], float] = randomness.random
     clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        if self.structured_output not in get_args(StructuredOutput):
+            raise SetupError(f"structured_output: there is 'auto' and 'off'; {self.structured_output!r} is neither.")
 
     def retrier(self, brief: Brief) -> Retrier:
         """Return the retries of one call with `brief`."""
@@ -205,19 +303,16 @@ class JudgeSettingsKwargs(TypedDict, total=False):
     connect_timeout_s: float
     retries: int
     limiter: RequestLimiter | None
+    send_provider_key: bool
+    allow_http_key: bool
     price: Price | None
+    structured_output: StructuredOutput
     sleep: Callable[[float], Awaitable[None]]
     random: Callable[[], float]
     clock: Callable[[], float]
 
 
 DEFAULT_SETTINGS = JudgeSettings()
-
-
-def finish_answer(answer: Answer, attempts: int, brief: Brief, structured_output: bool) -> Answer:
-    """Return the answer with its number of requests, and flagged where the schema could not be enforced."""
-    unavailable = brief.schema is not None and not structured_output
-    return replace(answer, attempts=attempts, flags=(STRUCTURED_OUTPUT_UNAVAILABLE,) if unavailable else ())
 
 
 def format_identity(name: str, base_url: str, params: Mapping[str, object], detail: str | None) -> str:
@@ -260,7 +355,8 @@ def split_image_params(
         json.dumps(rest, allow_nan=False)
     except (TypeError, ValueError):
         raise SetupError(
-            f"A parameter for {provider} is infinite, a date or some other thing, and JSON has no word for that."
+            f"A parameter for {provider} cannot be sent as JSON: only texts, finite numbers,"
+            " booleans, lists and mappings can."
         ) from None
     detail, max_side = rest.pop("detail", None), rest.pop("max_side", None)
     if detail is not None:
@@ -279,64 +375,6 @@ def apply_sample_seed(params: Mapping[str, object], sample: int) -> Mapping[str,
     """Return the parameters for one sample: one seed for all would give every sample the same answer."""
     seed = params.get("seed")
     return {**params, "seed": seed + sample} if sample and isinstance(seed, int) else params
-
-
-def find_api_key(provider: Provider, variable: str | None, *, needed: bool) -> tuple[str | None, str]:
-    """Return the key and the environment variable that held it, or `(None, "")`.
-
-    Args:
-        provider: names the variables to look at.
-        variable: the one to look at instead, if the user named one.
-        needed: whether a missing key is an error.
-
-    Raises:
-        SetupError: the key is missing or malformed.
-    """
-    names = (variable,) if variable else provider.key_variables
-    for name in names:
-        key = os.environ.get(name, "").strip()
-        if not key:
-            continue
-        if not (key.isascii() and key.isprintable()) or " " in key:
-            raise SetupError(f"{name} holds characters that no key has; copy the key again, without spaces or breaks.")
-        return key, name
-    if needed or variable:
-        wanted = " or ".join(names)
-        raise SetupError(f"{provider.name} needs a key and {wanted} is not set; set it: export {names[0]}=YOUR_KEY")
-    return None, ""
-
-
-def resolve_base_urls(provider: Provider, settings: JudgeSettings) -> tuple[str, ...]:
-    """Return the base URLs at which a model is asked; raise `SetupError` for an invalid one."""
-    if not settings.base_urls:
-        url = settings.base_url or os.environ.get(provider.base_url_variable, "").strip()
-        return (normalize_base_url(url) if url else provider.base_url,)
-    if settings.base_url:
-        raise SetupError("base_url and base_urls are both given; keep one.")
-    urls = tuple(normalize_base_url(url) for url in settings.base_urls)
-    if provider.base_url in urls:
-        raise SetupError(
-            f"{provider.base_url} is {provider.name}'s own address; base_urls are servers of your own that all serve "
-            "one model."
-        )
-    return urls
-
-
-def normalize_base_url(url: str) -> str:
-    """Return the base URL without a slash at its end; raise `SetupError` for what is none."""
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        (parts.hostname or "").encode("idna")  # as the resolver will: no empty part, none of more than 63 characters
-    except ValueError:
-        valid = False
-    if not valid or not url.isprintable() or " " in url or "\\" in url:
-        raise SetupError(f"{url!r} is no base URL; write one such as http://localhost:8000/v1.")
-    if "@" in parts.netloc:
-        raise SetupError(f"The base URL for {parts.hostname} holds a password; put the key into a variable instead.")
-    if parts.query or parts.fragment:
-        raise SetupError(f"The base URL for {parts.hostname} has a '?' or '#' in it; leave that part out.")
-    return url.rstrip("/")
 
 
 def parse_model_version(pattern: str, name: str) -> tuple[int, int]:

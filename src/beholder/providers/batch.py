@@ -12,7 +12,7 @@ found again after a crash between submitting it and recording it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 # A job file lies on the disk until it is submitted, so ours are never larger, whatever a provider allows.
 MAX_BATCH_BYTES = 200_000_000
 UNCONFIRMED = "unsure"  # key in the handle of a job that was found again only by its size and time
+MAX_PAGES = 1000  # of a list of jobs, so that one whose pages never end is not read for ever
+MAX_BLANK_LINES = 10_000  # in a file of results, for the same reason
 NOT_FOUND_STATUSES = frozenset({404, 405, 410})
 # Asking again would be paid again, for a reply that may be no better.
 UNREADABLE_RESULT = b'{"error": {"message": "the line of the results that has the reply cannot be read"}}'
@@ -176,7 +178,7 @@ class BatchClient(HttpClient):
         try:
             yield
         except BatchNotFoundError as error:
-            sentence = f"there is no batch API{suffix} at {self.base_url}; leave --batch out."
+            sentence = f"there is no batch API{suffix} at {self.base_url}; run it without (--batch or batch=True)."
             raise SetupError(f"{error}: {sentence}") from None
 
     async def get(self, path: str) -> Mapping[str, object]:
@@ -237,8 +239,12 @@ class BatchClient(HttpClient):
         }
         started = await self._send("POST", path, data=msgspec.json.encode(metadata), headers=start)
         upload_url = started.headers.get("x-goog-upload-url", "")
-        if urlsplit(upload_url).netloc != urlsplit(self.base_url).netloc:
+        try:
+            same_server = urlsplit(upload_url)[:2] == urlsplit(self.base_url)[:2]  # scheme, host and port
             host = urlsplit(upload_url).hostname or "nowhere"
+        except ValueError:
+            same_server, host = False, "nowhere"
+        if not same_server:
             raise SetupError(f"{self.base_url} sends files to {host}; only the judge that was named gets any.")
         with file.open("rb") as data:
             headers = {"X-Goog-Upload-Offset": "0", "X-Goog-Upload-Command": "upload, finalize"}
@@ -253,7 +259,7 @@ class BatchClient(HttpClient):
             parse: makes a result of a line; a line that it cannot decode becomes an error result.
 
         Raises:
-            RetryableError: the download broke off; the results before it are whole.
+            RetryableError: the download broke off, or what comes are no results; those before it are whole.
         """
         async for line in self._lines(path):
             try:
@@ -263,7 +269,7 @@ class BatchClient(HttpClient):
             yield result
 
     async def _lines(self, path: str) -> AsyncIterator[bytes]:
-        last = b""
+        last, blank_lines = b"", 0
         with self.translate_errors():
             async with self._request("GET", path, large_file=True) as response:
                 if response.status != 200:
@@ -272,8 +278,10 @@ class BatchClient(HttpClient):
                     *whole, last = (last + chunk).split(b"\n")
                     for line in filter(None, whole):
                         yield line
-                    if len(last) > MAX_REPLY_BYTES:
-                        raise PermanentError(f"{self._host} sent a line of more than {MAX_REPLY_BYTES // 2**20} MB.")
+                    blank_lines += whole.count(b"")
+                    if len(last) > MAX_REPLY_BYTES or blank_lines > MAX_BLANK_LINES:
+                        size = f"a line of more than {MAX_REPLY_BYTES // 2**20} MB or {MAX_BLANK_LINES} blank ones"
+                        raise IncompleteResultsError(f"{self._host} sent {size} in place of results.")
         # A last line without a line break is whole if it is JSON.
         if last.strip():
             try:
@@ -370,7 +378,7 @@ class BatchApi:
     submit: Callable[[BatchClient, Path, str], Awaitable[BatchHandle]]
     find: Callable[[BatchClient, UnconfirmedBatch], Awaitable[BatchHandle | None]]
     get_status: Callable[[BatchClient, BatchHandle], Awaitable[BatchStatus]]
-    results: Callable[[BatchClient, BatchHandle], AsyncIterator[BatchResult]]
+    results: Callable[[BatchClient, BatchHandle], AsyncGenerator[BatchResult, None]]
     cancel: Callable[[BatchClient, BatchHandle], Awaitable[None]]
     delete_files: Callable[[BatchClient, BatchHandle], Awaitable[None]]
     prefix: bytes = b""

@@ -12,26 +12,16 @@ and https://ai.google.dev/api/batch-api; uploading: https://ai.google.dev/api/fi
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
 
 from beholder.images.image import Sizing
-from beholder.providers.base import (
-    NEWEST_VERSION,
-    ChatRequest,
-    HttpRequest,
-    ImageTokenCounter,
-    Provider,
-    TokenRules,
-    ceil_div,
-    parse_model_version,
-    system_message,
-    turn_texts,
-)
+from beholder.providers import base
 from beholder.providers.batch import (
+    MAX_PAGES,
     BatchApi,
     BatchClient,
     BatchHandle,
@@ -83,7 +73,7 @@ FILTERED_FINISHES = word_set(
 )
 
 
-def build_request(question: ChatRequest) -> HttpRequest:
+def build_request(question: base.ChatRequest) -> base.HttpRequest:
     """Return the `generateContent` request for a question."""
     # The answer cache keys on the brief and the judge's identity, not on this body: if the body changes and they
     # do not, stored answers are reused.
@@ -97,7 +87,7 @@ def build_request(question: ChatRequest) -> HttpRequest:
         data = splicer.add_image(part.image.data)
         parts += ({"text": part.label}, {"inlineData": {"mimeType": part.image.media_type, "data": data}})
     contents: list[dict[str, object]] = [{"role": "user", "parts": parts}]
-    for answer, reply in turn_texts(question.earlier):
+    for answer, reply in base.turn_texts(question.earlier):
         contents.append({"role": "model", "parts": [{"text": answer}]})
         contents.append({"role": "user", "parts": [{"text": reply}]})
 
@@ -116,17 +106,17 @@ def build_request(question: ChatRequest) -> HttpRequest:
         }
     if fields:
         body["generationConfig"] = fields
-    if system := system_message(brief, question.structured):
+    if system := base.system_message(brief, question.structured):
         body["systemInstruction"] = {"parts": [{"text": system}]}
     body["contents"] = contents
     headers = {"Content-Type": "application/json"}
     if question.key:
         headers["x-goog-api-key"] = question.key
     name = quote(question.model.removeprefix("models/"), safe="")
-    return HttpRequest(f"{question.base_url}/v1beta/models/{name}:generateContent", headers, splicer.encode(body))
+    return base.HttpRequest(f"{question.base_url}/v1beta/models/{name}:generateContent", headers, splicer.encode(body))
 
 
-def _thinking_parameters(question: ChatRequest) -> Mapping[str, object]:
+def _thinking_parameters(question: base.ChatRequest) -> Mapping[str, object]:
     """Return the parameters; for Gemini 2, which has no thinking level, with the reasoning effort as a token budget.
 
     The numbers are Google's own for this translation: https://ai.google.dev/gemini-api/docs/openai#thinking
@@ -245,7 +235,7 @@ async def _submit_batch(client: BatchClient, file: Path, note: str) -> BatchHand
 
 async def _find_batch(client: BatchClient, unconfirmed: UnconfirmedBatch) -> BatchHandle | None:
     after = ""
-    while True:
+    for _ in range(MAX_PAGES):
         page = await client.get(f"/v1beta/batches?pageSize=100{after}")
         for batch in as_objects(page.get("operations")):
             metadata = as_mapping(batch.get("metadata"))
@@ -255,6 +245,7 @@ async def _find_batch(client: BatchClient, unconfirmed: UnconfirmedBatch) -> Bat
         if not (token := as_text(page.get("nextPageToken"))):
             return None
         after = f"&pageToken={quote(token, safe='')}"
+    return None
 
 
 async def _get_batch_status(client: BatchClient, handle: BatchHandle) -> BatchStatus:
@@ -272,7 +263,7 @@ async def _get_batch_status(client: BatchClient, handle: BatchHandle) -> BatchSt
     )
 
 
-async def _iter_results(client: BatchClient, handle: BatchHandle) -> AsyncIterator[BatchResult]:
+async def _iter_results(client: BatchClient, handle: BatchHandle) -> AsyncGenerator[BatchResult, None]:
     batch = await client.get(f"/v1beta/{handle['id']}")
     output = as_mapping(as_mapping(batch.get("metadata")).get("output"))
     file = as_text(as_mapping(batch.get("response")).get("responsesFile")) or as_text(output.get("responsesFile"))
@@ -298,17 +289,18 @@ def _parse_result(data: bytes) -> BatchResult:
         return BatchResult(line.key, BatchStage.ANSWERED, 200, bytes(line.response))
     error = as_mapping(msgspec.json.decode(line.error)) if line.error else {}
     code = as_count(error.get("code")) or 2
-    status = RPC_TO_HTTP_STATUS.get(code, 500) if code < 100 else code
+    status = code if 400 <= code < 600 else RPC_TO_HTTP_STATUS.get(code, 500)
     return BatchResult(line.key, BatchStage.ERRORED, status, msgspec.json.encode({"error": error}))
 
 
 def _parse_count(value: object) -> int:
     """Parse a count; Google writes large numbers as strings."""
-    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else as_count(value) or 0
+    digits = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 15
+    return as_count(int(str(value)) if digits else value) or 0
 
 
 def _gemini_version(name: str) -> tuple[int, int]:
-    return parse_model_version(r"gemini-(\d+)(?:\.(\d+))?", name)
+    return base.parse_model_version(r"gemini-(\d+)(?:\.(\d+))?", name)
 
 
 # Tokens of an image by its detail.
@@ -316,10 +308,10 @@ MEDIA_RESOLUTION = {"low": 280, "medium": 560, "high": 1120, "ultra_high": 2240}
 GEMINI_2_MEDIA_RESOLUTION = {"low": 64, "medium": 256}
 
 
-def _image_rule(name: str, detail: str | None) -> tuple[str, ImageTokenCounter]:
+def _image_rule(name: str, detail: str | None) -> tuple[str, base.ImageTokenCounter]:
     version = _gemini_version(name)
     if version >= (3, 0):
-        unknown = "; model unknown" if version == NEWEST_VERSION else ""
+        unknown = "; model unknown" if version == base.NEWEST_VERSION else ""
         flat = MEDIA_RESOLUTION.get(detail or "high", MEDIA_RESOLUTION["high"])
         return f"google media resolution, as for gemini-3{unknown}", lambda width, height: flat
     if detail in GEMINI_2_MEDIA_RESOLUTION:
@@ -332,10 +324,10 @@ def _count_crop_tokens(width: int, height: int) -> int:
     if max(width, height) <= 384:
         return 258
     unit = min(768, max(256, min(width, height) * 2 // 3))
-    return 258 * ceil_div(width, unit) * ceil_div(height, unit)
+    return 258 * base.ceil_div(width, unit) * base.ceil_div(height, unit)
 
 
-TOKEN_RULES = TokenRules(
+TOKEN_RULES = base.TokenRules(
     model_names=re.compile("gemini"),
     image_rule=_image_rule,
     characters_per_10_tokens=lambda name: 40,  # Google: a token is about 4 characters
@@ -353,7 +345,7 @@ BATCH_API = BatchApi(
     delete_files=_delete_files,
 )
 
-PROVIDER = Provider(
+PROVIDER = base.Provider(
     name="google",
     key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     base_url=BASE_URL,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
+import threading
+import weakref
 import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -26,7 +29,7 @@ CONNECT_RETRIES = 2
 
 
 class HttpClient:
-    """POSTs requests to one server. Opens its session at the first request, for the event loop of that request.
+    """POSTs requests to one server. May be used from several event loops at once: each has connections of its own.
 
     Args:
         base_url: of the server.
@@ -40,7 +43,9 @@ class HttpClient:
         self._timeout_s = timeout_s
         self._connect_timeout_s = connect_timeout_s
         self.proxy = find_proxy(base_url)
-        self._session: aiohttp.ClientSession | None = None
+        self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
+        close_with_loop(self)
+        weakref.finalize(self, _close_abandoned, self._sessions, all_loops=True).atexit = False
 
     async def post(self, request: HttpRequest) -> HttpResponse:
         """Send a request and return the response, whatever its status.
@@ -66,9 +71,13 @@ class HttpClient:
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = self._open_session()
-        return self._session
+        """The connections of the running event loop."""
+        loop = asyncio.get_running_loop()
+        session = self._sessions.get(loop)
+        if session is None:
+            _close_abandoned(self._sessions, all_loops=False)
+            session = self._sessions[loop] = self._open_session()
+        return session
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
@@ -120,10 +129,9 @@ class HttpClient:
             return False
 
     async def aclose(self) -> None:
-        """Close the session; the next request opens a new one."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        """Close the connections of the running event loop; the next request opens new ones."""
+        if session := self._sessions.pop(asyncio.get_running_loop(), None):
+            await session.close()
 
     def _advice(self) -> str:
         return "check the base URL and the proxy" if self.proxy else "check the base URL and that the server is up"
@@ -157,6 +165,64 @@ class HttpClient:
                 raise PermanentError(f"{self._host} sent more than {MAX_REPLY_BYTES // 2**20} MB; that is no answer.")
             chunks.append(chunk)
         return b"".join(chunks)
+
+
+class LoopConnections(Protocol):
+    """What has connections for each event loop, and closes those of the running one."""
+
+    async def aclose(self) -> None: ...
+
+
+_clients: weakref.WeakSet[LoopConnections] = weakref.WeakSet()
+_clients_lock = threading.Lock()
+
+
+def _renew_lock_in_child() -> None:
+    global _clients_lock
+    _clients_lock = threading.Lock()  # another thread of the parent may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock_in_child)
+
+
+def close_with_loop(client: LoopConnections) -> None:
+    """Let `close_loop_connections` close the connections of a client, too."""
+    with _clients_lock:
+        _clients.add(client)
+
+
+async def close_loop_connections() -> None:
+    """Close all connections of the running event loop, which is about to end; judges that opened them stay usable."""
+    with _clients_lock:
+        clients = list(_clients)
+    for client in clients:
+        await client.aclose()
+
+
+def _close_abandoned(sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession], *, all_loops: bool) -> None:
+    """Close the sessions of event loops that are closed; with `all_loops` also those of loops that still run."""
+    for loop in list(sessions):
+        closed = loop.is_closed()
+        if not closed and not (all_loops and loop.is_running()):
+            continue
+        if (session := sessions.pop(loop, None)) is None:  # another thread was faster
+            continue
+        if closed:
+            with suppress(StopIteration):  # on a closed loop there is nothing to wait for
+                session.close().send(None)
+        else:
+            with suppress(RuntimeError):  # it was closed meanwhile
+                asyncio.run_coroutine_threadsafe(session.close(), loop)
+
+
+# OpenAI and most gateways; Anthropic; Azure; Amazon. Google has it in the body only.
+REQUEST_ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-amzn-requestid")
+
+
+def find_request_id(headers: Mapping[str, str]) -> str:
+    """Return the id by which the provider knows a request; empty where it names none. Header names are lower case."""
+    return next((headers[name][:100] for name in REQUEST_ID_HEADERS if name in headers), "")
 
 
 def load_certificates() -> ssl.SSLContext:

@@ -12,6 +12,7 @@ available, it goes to the one that is due first, after the usual backoff: only a
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -24,7 +25,7 @@ from beholder.providers.retry import PermanentError, RetryableError
 FIRST_PAUSE_S = 1.0
 MAX_PAUSE_S = 60.0
 
-_log = logging.getLogger("beholder")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True)
@@ -54,7 +55,7 @@ class _ServerState:
 
 
 class LoadBalancer:
-    """Chooses a server for each request of one judge, by health and load. Belongs to one event loop.
+    """Chooses a server for each request of one judge, by health and load. May be used from several event loops.
 
     Args:
         clients: one for each server. A single server is used as if there were no load balancer.
@@ -71,6 +72,7 @@ class LoadBalancer:
         self._servers = [_ServerState(client) for client in clients]
         self._clock = clock
         self._sent = 0
+        self._lock = threading.Lock()  # around every change of a server's state; never held while waiting
 
     @asynccontextmanager
     async def pick(self, tried: set[str]) -> AsyncIterator[HttpClient]:
@@ -93,7 +95,8 @@ class LoadBalancer:
         except RetryableError as error:
             if error.rate_limited:
                 pause = error.retry_after if error.retry_after is not None else FIRST_PAUSE_S
-                server.unavailable_until = max(server.unavailable_until, self._clock() + pause)
+                with self._lock:
+                    server.unavailable_until = max(server.unavailable_until, self._clock() + pause)
             else:
                 self._mark_failed(server, number)
             raise self._failover_error(str(error), error.retry_after, server, tried) from None
@@ -103,10 +106,12 @@ class LoadBalancer:
             self._mark_failed(server, number)
             raise self._failover_error(str(error), None, server, tried) from None
         else:
-            if number > server.last_failure and server.failures:
-                server.failures, server.unavailable_until = 0, self._clock()
+            with self._lock:
+                if number > server.last_failure and server.failures:
+                    server.failures, server.unavailable_until = 0, self._clock()
         finally:
-            server.in_flight -= 1
+            with self._lock:
+                server.in_flight -= 1
 
     async def aclose(self) -> None:
         """Close the connections of all servers."""
@@ -117,28 +122,32 @@ class LoadBalancer:
         """Return a server, with one more request in flight, and the number of that request."""
         while True:
             now = self._clock()
-            available = [server for server in self._servers if server.is_available(now)]
-            server = (
-                min(available, key=lambda one: (one.client.base_url in tried, one.in_flight, one.last_request))
-                if available
-                else min(self._servers, key=lambda one: (one.unavailable_until, one.last_request))
-            )
-            is_due = server.failures and self._clock() >= server.unavailable_until
-            self._sent += 1
-            number = server.last_request = self._sent
-            server.in_flight += 1
+            with self._lock:
+                available = [server for server in self._servers if server.is_available(now)]
+                server = (
+                    min(available, key=lambda one: (one.client.base_url in tried, one.in_flight, one.last_request))
+                    if available
+                    else min(self._servers, key=lambda one: (one.unavailable_until, one.last_request))
+                )
+                is_due = server.failures and self._clock() >= server.unavailable_until
+                self._sent += 1
+                number = server.last_request = self._sent
+                server.in_flight += 1
             healthy = False
             try:
                 healthy = not is_due or await server.client.check_health()
             finally:
                 if not healthy:
-                    server.in_flight -= 1
+                    with self._lock:
+                        server.in_flight -= 1
             if healthy:
                 return server, number
             self._mark_failed(server, number)
 
     def _mark_failed(self, server: _ServerState, number: int) -> None:
-        if number > server.last_failure:
+        with self._lock:
+            if number <= server.last_failure:
+                return
             server.failures += 1
             if server.failures == 1:
                 _log.warning("beholder: %s is set aside; others take its requests.", server.client.base_url)

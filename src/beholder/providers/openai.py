@@ -10,26 +10,19 @@ model a file): https://developers.openai.com/api/docs/guides/batch and …/api-r
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from beholder.images.image import Sizing
-from beholder.providers.base import (
-    ChatRequest,
-    HttpRequest,
-    ImageTokenCounter,
-    Provider,
-    TokenRules,
-    ceil_div,
-    system_message,
-    turn_texts,
-)
+from beholder.providers import base
 from beholder.providers.batch import (
+    MAX_PAGES,
     BatchApi,
     BatchClient,
     BatchHandle,
@@ -64,7 +57,7 @@ SCHEMA_KEYWORDS = word_set(
 )
 
 
-def build_request(question: ChatRequest) -> HttpRequest:
+def build_request(question: base.ChatRequest) -> base.HttpRequest:
     """Return the chat completion request for a question."""
     # The answer cache keys on the brief and the judge's identity, not on this body: if the body changes and they
     # do not, stored answers are reused.
@@ -79,10 +72,10 @@ def build_request(question: ChatRequest) -> HttpRequest:
         url = f"data:{part.image.media_type};base64,{splicer.add_image(part.image.data)}"
         content.append({"type": "text", "text": part.label})
         content.append({"type": "image_url", "image_url": {"url": url} | detail})
-    system = system_message(brief, question.structured)
+    system = base.system_message(brief, question.structured)
     messages: list[dict[str, object]] = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": content})
-    for answer, reply in turn_texts(question.earlier):
+    for answer, reply in base.turn_texts(question.earlier):
         messages += ({"role": "assistant", "content": answer}, {"role": "user", "content": reply})
 
     # OpenAI's reasoning models reject the old name of the limit; many compatible servers know only the old one.
@@ -98,7 +91,7 @@ def build_request(question: ChatRequest) -> HttpRequest:
     headers = {"Content-Type": "application/json"}
     if question.key:
         headers["Authorization"] = f"Bearer {question.key}"
-    return HttpRequest(f"{question.base_url}/chat/completions", headers, splicer.encode(body))
+    return base.HttpRequest(f"{question.base_url}/chat/completions", headers, splicer.encode(body))
 
 
 def parse_reply(payload: bytes) -> Answer:
@@ -143,7 +136,7 @@ QUEUE_FULL = "token_limit_exceeded"  # an account's tier limits how many tokens 
 
 
 class _OpenAIBatchResponse(msgspec.Struct):
-    status_code: int
+    status_code: Annotated[int, msgspec.Meta(ge=100, le=599)]
     body: msgspec.Raw
 
 
@@ -181,7 +174,7 @@ async def _submit_batch(client: BatchClient, file: Path, note: str) -> BatchHand
 
 async def _find_batch(client: BatchClient, unconfirmed: UnconfirmedBatch) -> BatchHandle | None:
     after = ""
-    while True:
+    for _ in range(MAX_PAGES):
         page = await client.get(f"/batches?limit=100{after}")
         batches = as_objects(page.get("data"))
         for batch in batches:
@@ -194,6 +187,7 @@ async def _find_batch(client: BatchClient, unconfirmed: UnconfirmedBatch) -> Bat
         ):
             return None
         after = f"&after={as_text(batches[-1].get('id'))}"
+    return None
 
 
 async def _get_batch_status(client: BatchClient, handle: BatchHandle) -> BatchStatus:
@@ -212,7 +206,7 @@ async def _get_batch_status(client: BatchClient, handle: BatchHandle) -> BatchSt
     )
 
 
-async def _iter_results(client: BatchClient, handle: BatchHandle) -> AsyncIterator[BatchResult]:
+async def _iter_results(client: BatchClient, handle: BatchHandle) -> AsyncGenerator[BatchResult, None]:
     batch = await _get_batch(client, handle)
     for file in (as_text(batch.get("output_file_id")), as_text(batch.get("error_file_id"))):
         if file:
@@ -248,9 +242,9 @@ def _parse_result(data: bytes) -> BatchResult:
 
 @dataclass(frozen=True, slots=True)
 class TileRule:
-    """Image tokens by 512-pixel tiles: `base`, and `tile` for each tile."""
+    """Image tokens by 512-pixel tiles: `baseline`, and `tile` for each tile."""
 
-    base: int
+    baseline: int
     tile: int
 
 
@@ -299,7 +293,7 @@ IMAGE_TOKEN_RULES: dict[str, TileRule | PatchRule] = {
 }
 
 
-def _image_rule(name: str, detail: str | None) -> tuple[str, ImageTokenCounter]:
+def _image_rule(name: str, detail: str | None) -> tuple[str, base.ImageTokenCounter]:
     """Return the rule of the longest known beginning of the model's name; of an unknown model that of the newest."""
     known = [start for start in IMAGE_TOKEN_RULES if f"{name}-".startswith(f"{start}-")]
     like = max(known, key=len, default="gpt-6")
@@ -307,11 +301,11 @@ def _image_rule(name: str, detail: str | None) -> tuple[str, ImageTokenCounter]:
     unknown = "" if known else "; model unknown"
     if isinstance(rule, TileRule):
         tile = 0 if detail == "low" else rule.tile
-        return f"openai tiles, as for {like}{unknown}", lambda *size: rule.base + tile * _count_tiles(*size)
+        return f"openai tiles, as for {like}{unknown}", lambda *size: rule.baseline + tile * _count_tiles(*size)
     side, budget = rule.limits.get(detail or "", rule.limits[""])
 
     def count(width: int, height: int) -> int:
-        return ceil_div(_count_patches(*_fit_side(width, height, side), budget) * rule.percent, 100)
+        return base.ceil_div(_count_patches(*_fit_side(width, height, side), budget) * rule.percent, 100)
 
     return f"openai patches, as for {like}{unknown}", count
 
@@ -322,19 +316,19 @@ def _count_patches(width: int, height: int, budget: int | None) -> int:
     The page scales by √(32² · budget ÷ (width · height)), then to whole patches on the side that loses less. This is
     the same in integers, without rounding errors of floats.
     """
-    if budget is None or ceil_div(width, 32) * ceil_div(height, 32) <= budget:
-        return ceil_div(width, 32) * ceil_div(height, 32)
+    if budget is None or base.ceil_div(width, 32) * base.ceil_div(height, 32) <= budget:
+        return base.ceil_div(width, 32) * base.ceil_div(height, 32)
     across, down = isqrt(budget * width // height), isqrt(budget * height // width)
     if across * height <= down * width:
-        return across * ceil_div(32 * across * height // width, 32)
-    return down * ceil_div(32 * down * width // height, 32)
+        return across * base.ceil_div(32 * across * height // width, 32)
+    return down * base.ceil_div(32 * down * width // height, 32)
 
 
 def _count_tiles(width: int, height: int) -> int:
     short, long = sorted(_fit_side(width, height, 2048))
     if short > 768:
         short, long = 768, long * 768 // short
-    return ceil_div(short, 512) * ceil_div(long, 512)
+    return base.ceil_div(short, 512) * base.ceil_div(long, 512)
 
 
 def _fit_side(width: int, height: int, side: int) -> tuple[int, int]:
@@ -344,7 +338,7 @@ def _fit_side(width: int, height: int, side: int) -> tuple[int, int]:
     return max(1, round(Fraction(width * side, longest))), max(1, round(Fraction(height * side, longest)))
 
 
-TOKEN_RULES = TokenRules(
+TOKEN_RULES = base.TokenRules(
     model_names=re.compile(r"^gpt-\d|^o\d"),
     image_rule=_image_rule,
     characters_per_10_tokens=lambda name: 40,  # OpenAI: a token is about 4 characters of English
@@ -362,7 +356,7 @@ BATCH_API = BatchApi(
     delete_files=_delete_files,
 )
 
-PROVIDER = Provider(
+PROVIDER = base.Provider(
     name="openai",
     key_variables=("OPENAI_API_KEY",),
     base_url=BASE_URL,

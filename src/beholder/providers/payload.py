@@ -7,6 +7,7 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import zip_longest
 from math import ceil, floor
 
@@ -40,9 +41,12 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+MAX_COUNT = 10**12  # sums of such counts fit into a column of the ledger
+
+
 def as_count(value: object) -> int | None:
-    """Return a count of tokens or requests, an integer from 0; `None` for anything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """Return a count of tokens or requests, an integer from 0; `None` for anything else and for an absurd number."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT else None
 
 
 def sum_counts(*counts: int | None) -> int | None:
@@ -203,11 +207,31 @@ _KEY_FORMS = re.compile(
 
 
 def remove_api_keys(message: str, keys: tuple[str, ...]) -> str:
-    """Return the message with these keys replaced by `[key]`."""
+    """Return the message with these keys replaced by `[key]`, also where JSON in it writes them otherwise.
+
+    A text may be JSON, or JSON in JSON: whoever parses it would find the key behind `\\u0073` and `\\/` again.
+    """
+    escaped = "\\u" in message or "\\/" in message
     for key in keys:
         if len(key) >= MIN_KEY_CHARACTERS:
             message = message.replace(key, "[key]")
+            if escaped or '"' in key:  # which JSON always escapes
+                message = _escaped_key(key).sub("[key]", message)
     return message
+
+
+@lru_cache(64)
+def _escaped_key(key: str) -> re.Pattern[str]:
+    """Return a pattern for a key, without backslashes of its own, in which any character may be escaped, even twice.
+
+    A match begins with all of the backslashes before it, so that it never starts twice in one run of them.
+    """
+    return re.compile(r"(?<!\\)" + "".join(map(_escaped_character, key)))
+
+
+def _escaped_character(character: str) -> str:
+    code = re.sub("[a-f]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", f"{ord(character):04x}")
+    return rf"(?:\\++u{code}|\\*+{re.escape(character)})"
 
 
 def redact(message: str, keys: tuple[str, ...] = ()) -> str:

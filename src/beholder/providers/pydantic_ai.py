@@ -5,40 +5,36 @@ pydantic-ai and the provider's SDK are imported when such a judge is made, not b
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import logging
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
+from contextvars import ContextVar
 from decimal import Decimal
+from difflib import get_close_matches
+from functools import partial
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from beholder.errors import SetupError, Unreachable
+from beholder.errors import SetupError
 from beholder.images.image import DEFAULT_SIZING
-from beholder.providers.base import (
-    ENTRY_POINT_GROUP,
-    JudgeSettings,
-    apply_sample_seed,
-    finish_answer,
-    format_identity,
-    normalize_base_url,
-    split_image_params,
-    system_message,
-    turn_texts,
+from beholder.providers import base, endpoint, retry
+from beholder.providers.http import close_with_loop
+from beholder.providers.payload import (
+    MIN_KEY_CHARACTERS,
+    as_count,
+    nest_parameters,
+    redact,
+    remove_api_keys,
+    shorten,
 )
-from beholder.providers.payload import MIN_KEY_CHARACTERS, nest_parameters, redact, remove_api_keys, shorten
 from beholder.providers.prices import answer_cost
-from beholder.providers.retry import (
-    CallTarget,
-    FilteredRequestError,
-    NoStructuredOutputError,
-    PermanentError,
-    RetryableError,
-    classify_error,
-    read_error_body,
-)
+from beholder.providers.schema_support import SchemaSupport
 from beholder.rubrics.brief import Brief, TextBlock
 from beholder.verdicts.answer import Answer, Finish, Turn, Usage
 
@@ -48,14 +44,42 @@ if TYPE_CHECKING:
     from pydantic_ai.settings import ModelSettings
 
 
+_log = logging.getLogger(__name__)
+
 IMAGE_DETAILS = ("auto", "low", "high", "original")
 PARAMETER_NAMES = {"reasoning_effort": "thinking"}
 RESERVED_PARAMETERS = frozenset({"model", "messages", "timeout", "max_retries", "extra_headers"})
 _SECRET_VARIABLE = re.compile("KEY|TOKEN|SECRET")
 
 
-def make_pydantic_ai_judge(provider: str, model: str, settings: JudgeSettings) -> PydanticAIJudge:
+def check_prefix(provider: str, model: str) -> None:
+    """Raise `SetupError` for a prefix that neither a plug-in nor pydantic-ai has.
+
+    Where pydantic-ai is not installed, only for one that is nearly that of a plug-in.
+    """
+    known, hint = _own_providers(), ""
+    try:
+        from pydantic_ai.providers import infer_provider_class
+    except ImportError:
+        pass
+    else:
+        try:
+            infer_provider_class(provider)
+            return
+        except ImportError:  # the package of a provider that it knows is missing
+            return
+        except ValueError:
+            known = _known_prefixes()
+            hint = f"known are {', '.join(f'{name}:' for name in known)}."
+    if meant := get_close_matches(provider, known, n=1):
+        hint = f"did you mean '{meant[0]}:{model}'?"
+    if hint:
+        raise SetupError(f"No judge is named '{provider}:'; {hint}")
+
+
+def make_pydantic_ai_judge(provider: str, model: str, settings: base.JudgeSettings) -> PydanticAIJudge:
     """Make a judge through pydantic-ai; raise `SetupError` for an unknown prefix, a missing extra or a missing key."""
+    check_prefix(provider, model)
     try:
         from pydantic_ai.exceptions import UserError
         from pydantic_ai.models import infer_model
@@ -67,8 +91,6 @@ def make_pydantic_ai_judge(provider: str, model: str, settings: JudgeSettings) -
         ) from None
     try:
         provider_class = infer_provider_class(provider)
-    except ValueError:
-        raise SetupError(f"No judge is named '{provider}:'; known are {', '.join(_known_prefixes())}.") from None
     except ImportError as error:
         match = re.search(r"pydantic-ai-slim\[([\w-]+)\]", str(error))
         extra = match[1] if match else provider
@@ -79,10 +101,12 @@ def make_pydantic_ai_judge(provider: str, model: str, settings: JudgeSettings) -
     arguments = _provider_arguments(provider, inspect.signature(provider_class.__init__).parameters, settings)
 
     def make(_: str) -> Provider[Any]:
-        return provider_class(**arguments)
+        made = provider_class(**arguments)
+        _adapt_client(provider, made.client)
+        return made
 
     try:
-        return PydanticAIJudge(provider, model, infer_model(f"{provider}:{model}", make), settings)
+        return PydanticAIJudge(provider, model, lambda: infer_model(f"{provider}:{model}", make), settings)
     except UserError as error:
         # Its message also says how to do it in Python and advertises a test model; users here need the first part.
         reason = re.sub(r" or pass (it|them) via `[^`]*`", "", str(error).split(" To try Pydantic AI")[0])
@@ -90,18 +114,33 @@ def make_pydantic_ai_judge(provider: str, model: str, settings: JudgeSettings) -
 
 
 class PydanticAIJudge:
-    """A model behind pydantic-ai, with the same answers, outcomes and retries as `ModelJudge`."""
+    """A model behind pydantic-ai, with the same answers, outcomes and retries as `ModelJudge`.
 
-    def __init__(self, provider: str, model: str, client: Model, settings: JudgeSettings) -> None:
+    Args:
+        provider: as pydantic-ai names it.
+        model: the model's name.
+        make_client: returns a client with connections of its own; each event loop gets one.
+        settings: what the user set.
+    """
+
+    def __init__(
+        self, provider: str, model: str, make_client: Callable[[], Model], settings: base.JudgeSettings
+    ) -> None:
         self.provider, self.model, self.settings = provider, model, settings
-        self._client = client
-        self.params, self.sizing = split_image_params(settings.params, DEFAULT_SIZING, IMAGE_DETAILS, provider)
-        self._structured_output = bool(client.profile.get("supports_json_schema_output", False))
+        self._make_client = make_client
+        client = make_client()
+        self.params, self.sizing = base.split_image_params(settings.params, DEFAULT_SIZING, IMAGE_DETAILS, provider)
+        self._is_native = bool(client.profile.get("supports_json_schema_output", False))
+        self._unsupported: Collection[str] = getattr(client, "unsupported_settings", ())
+        has_schemas = self._is_native or provider == "mistral"
+        self.schema_support = SchemaSupport(has_schemas and settings.structured_output == "auto")
         self._secrets = _find_secrets(settings.key_variable)
-        self._connection: AsyncExitStack | None = None
+        self._connections: dict[asyncio.AbstractEventLoop, tuple[Model, AsyncExitStack]] = {}
+        close_with_loop(self)
+        weakref.finalize(self, _close_abandoned, self._connections).atexit = False
         url = settings.base_url or client.base_url or provider
         variable = settings.key_variable or f"the environment of {provider}"
-        self._target = CallTarget(self.name, model, url, variable, (variable,), tuple(self.params))
+        self._target = retry.CallTarget(self.name, model, url, variable, (variable,), tuple(self.params))
         self._model_settings(self.params)  # parameters that cannot be sent are reported now
 
     def __repr__(self) -> str:
@@ -113,43 +152,40 @@ class PydanticAIJudge:
 
     @property
     def identity(self) -> str:
-        return format_identity(self.name, self.settings.base_url or "", self.params, self.sizing.detail)
+        return base.format_identity(self.name, self.settings.base_url or "", self.params, self.sizing.detail)
 
     async def answer(
         self, brief: Brief, *, sample: int = 0, earlier: Sequence[Turn] = (), max_tokens: int | None = None
     ) -> Answer:
         """Ask the model, with retries, as `ModelJudge.answer`."""
-        if self._connection is None:
-            self._connection = AsyncExitStack()
-            await self._connection.enter_async_context(self._client)
-        retrier = self.settings.retrier(brief)
-        params = dict(apply_sample_seed(self.params, sample))
+        client = await self._connect()
+        params = dict(base.apply_sample_seed(self.params, sample))
         if max_tokens is not None:
             params["max_tokens"] = max_tokens
         model_settings = self._model_settings(params)
-        structured_output = self._structured_output
-        while True:
-            structured = structured_output and brief.schema is not None
-            try:
-                answer = await retrier.call(self._send_once, brief, earlier, model_settings, structured)
-                break
-            except NoStructuredOutputError:
-                structured_output = False
-            except FilteredRequestError as error:
-                answer = Answer("", finish=Finish.FILTERED, detail=str(error))
-                break
-            except PermanentError as error:
-                raise Unreachable(str(error), retrier.attempts) from None
-        self._structured_output = self._structured_output and structured_output
-        return finish_answer(answer, retrier.attempts, brief, structured_output)
+        send = partial(self._send_once, client, brief, earlier, model_settings)
+        return await self.schema_support.ask(send, brief, self.settings.retrier(brief))
 
     async def aclose(self) -> None:
-        if self._connection is not None:
-            await self._connection.aclose()
-            self._connection = None
+        """Close the connections of the running event loop."""
+        if connection := self._connections.pop(asyncio.get_running_loop(), None):
+            await connection[1].aclose()
+
+    async def _connect(self) -> Model:
+        """Return the client of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if (connection := self._connections.get(loop)) is None:
+            for closed in [one for one in list(self._connections) if one.is_closed()]:
+                self._connections.pop(closed, None)  # by another thread, perhaps
+            client, stack = self._make_client(), AsyncExitStack()
+            await stack.enter_async_context(client)
+            connection = self._connections.setdefault(loop, (client, stack))
+            if connection[1] is not stack:  # another task was faster
+                await stack.aclose()
+        return connection[0]
 
     async def _send_once(
-        self, brief: Brief, earlier: Sequence[Turn], model_settings: ModelSettings, structured: bool
+        self, client: Model, brief: Brief, earlier: Sequence[Turn], model_settings: ModelSettings, structured: bool
     ) -> Answer:
         from pydantic_ai import exceptions
         from pydantic_ai.direct import model_request
@@ -157,34 +193,41 @@ class PydanticAIJudge:
         from pydantic_ai.output import OutputObjectDefinition
 
         parameters = ModelRequestParameters()
-        if structured and brief.schema is not None:
-            output = OutputObjectDefinition(json_schema=dict(brief.schema), name="answer", strict=True)
+        schema = brief.schema if structured else None
+        if schema is not None and self._is_native:
+            output = OutputObjectDefinition(json_schema=dict(schema), name="answer", strict=True)
             parameters = ModelRequestParameters(output_mode="native", output_object=output)
+        messages = self._messages(brief, earlier, structured)
+        _mistral_schema.set(schema)
         started = time.perf_counter()
         try:
             response = await model_request(
-                self._client,
-                self._messages(brief, earlier, structured),
-                model_settings=model_settings,
-                model_request_parameters=parameters,
+                client, messages, model_settings=model_settings, model_request_parameters=parameters
             )
         except exceptions.ModelHTTPError as error:
-            body = read_error_body(error.body, self._secrets)
-            raise classify_error(
+            body = retry.read_error_body(error.body, self._secrets)
+            raise retry.classify_error(
                 error.status_code, body, self._target, structured=structured, retry_after=error.retry_after
             ) from None
         except exceptions.ContentFilterError as error:
-            raise FilteredRequestError(self._redact(str(error))) from None
+            raise retry.FilteredRequestError(self._redact(str(error))) from None
         except exceptions.UserError as error:
             raise SetupError(f"{self.name} cannot be asked: {self._redact(str(error))}.") from None
         except (exceptions.ModelAPIError, exceptions.UnexpectedModelBehavior) as error:
-            raise RetryableError(f"{self.name} gave no answer: {self._redact(str(error))}.") from None
-        return self._parse_answer(response, time.perf_counter() - started)
+            raise retry.RetryableError(f"{self.name} gave no answer: {self._redact(str(error))}.") from None
+        except Exception as error:  # whatever an SDK raises about a reply that is not of its form
+            _log.debug("%s: %s", self.name, type(error).__name__, exc_info=True)
+            what = self._redact(f"{type(error).__name__}: {error}")
+            raise retry.RetryableError(f"{self.name} sent a reply that is not of its form ({what}).") from None
+        answer = self._parse_answer(response, time.perf_counter() - started)
+        request_id = self._redact(response.provider_response_id or "")
+        base.log_request(self.name, brief, 200, answer.latency_s, request_id, answer)
+        return answer
 
     def _messages(self, brief: Brief, earlier: Sequence[Turn], structured: bool) -> list[ModelMessage]:
         from pydantic_ai.messages import BinaryContent, ModelRequest, ModelResponse, TextPart, UserPromptPart
 
-        system = system_message(brief, structured) or None
+        system = base.system_message(brief, structured) or None
         content: list[str | BinaryContent] = []
         extra = {"detail": self.sizing.detail} if self.sizing.detail else None
         for part in brief.content:
@@ -194,7 +237,7 @@ class PydanticAIJudge:
             image = BinaryContent(part.image.data, media_type=part.image.media_type, vendor_metadata=extra)
             content += (part.label, image)
         messages: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(content)], instructions=system)]
-        for answer, reply in turn_texts(earlier):
+        for answer, reply in base.turn_texts(earlier):
             messages.append(ModelResponse(parts=[TextPart(answer)]))
             messages.append(ModelRequest(parts=[UserPromptPart(reply)], instructions=system))
         return messages
@@ -215,7 +258,9 @@ class PydanticAIJudge:
         own = ModelSettings(timeout=self.settings.timeout_s, max_retries=0)
         if rest:
             own["extra_body"] = rest
-        return cast(ModelSettings, {**known, **own})
+        # pydantic-ai warns of each setting that an SDK does not know; those of Amazon's are set in `_adapt_client`.
+        ours = {name: value for name, value in own.items() if name not in self._unsupported}
+        return cast(ModelSettings, {**known, **ours})
 
     def _parse_answer(self, response: ModelResponse, latency_s: float) -> Answer:
         from pydantic_ai.messages import TextPart
@@ -224,11 +269,12 @@ class PydanticAIJudge:
         refusal = details.get("refusal")
         finish = {"length": Finish.LENGTH, "content_filter": Finish.FILTERED}.get(response.finish_reason or "")
         if response.finish_reason == "error":
-            raise RetryableError(f"{self.name} reported an error instead of an answer.")
+            raise retry.RetryableError(f"{self.name} reported an error instead of an answer.")
         usage = Usage()
         if not response.usage.unmeasured_requests:
             used = response.usage
-            usage = Usage(used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens)
+            counts = (as_count(used.input_tokens), as_count(used.output_tokens), as_count(used.cache_read_tokens))
+            usage = Usage(*counts, as_count(used.cache_write_tokens) or 0)
         return Answer(
             text=remove_api_keys(
                 "".join(part.content for part in response.parts if isinstance(part, TextPart)), self._secrets
@@ -255,15 +301,49 @@ class PydanticAIJudge:
         return shorten(redact(message, self._secrets))
 
 
-def _provider_arguments(provider: str, accepted: Mapping[str, object], settings: JudgeSettings) -> dict[str, object]:
+# pydantic-ai (2.66) sends Mistral no schema, although its API takes one: it is added to the call of Mistral's SDK.
+_mistral_schema: ContextVar[Mapping[str, object] | None] = ContextVar("_mistral_schema", default=None)
+
+
+def _adapt_client(provider: str, client: Any) -> None:
+    """Set up an SDK's client in ways that pydantic-ai has no setting for."""
+    if provider == "bedrock":  # only we retry, and boto3 knows no `max_retries` of a request
+        service = client.meta.service_model.service_id.hyphenize()
+        client.meta.events.unregister(f"needs-retry.{service}", unique_id=f"retry-config-{service}")
+    elif provider == "mistral":
+        complete = client.chat.complete_async
+
+        async def complete_with_schema(**given: Any) -> Any:
+            if (schema := _mistral_schema.get()) is not None:
+                answer = {"name": "answer", "schema_definition": dict(schema), "strict": True}
+                given["response_format"] = {"type": "json_schema", "json_schema": answer}
+            return await complete(**given)
+
+        client.chat.complete_async = complete_with_schema
+
+
+def _close_abandoned(connections: dict[asyncio.AbstractEventLoop, tuple[Model, AsyncExitStack]]) -> None:
+    """Close the connections of a judge that is gone, on the event loops that still run."""
+    for loop, (_, stack) in list(connections.items()):
+        if loop.is_running():
+            asyncio.run_coroutine_threadsafe(stack.aclose(), loop)
+
+
+def _provider_arguments(
+    provider: str, accepted: Mapping[str, object], settings: base.JudgeSettings
+) -> dict[str, object]:
     arguments: dict[str, object] = {}
+    if "aws_read_timeout" in accepted:
+        arguments |= {"aws_read_timeout": settings.timeout_s, "aws_connect_timeout": settings.connect_timeout_s}
     if settings.base_urls:
         raise SetupError(f"{provider} takes one base URL; several are for openai:, anthropic: and google:.")
     if settings.base_url:
         name = next((name for name in ("base_url", "api_base") if name in accepted), None)
         if name is None:
             raise SetupError(f"{provider} takes no base URL; for a compatible server use openai: with a base URL.")
-        arguments[name] = normalize_base_url(settings.base_url)
+        arguments[name] = endpoint.normalize_base_url(settings.base_url)
+        # Only the provider's SDK knows whether it sends a key.
+        endpoint.check_key_transport(provider, settings.base_url, settings)
     if settings.key_variable:
         if "api_key" not in accepted:
             raise SetupError(f"{provider} takes no key variable; it finds its credentials in the environment.")
@@ -271,6 +351,13 @@ def _provider_arguments(provider: str, accepted: Mapping[str, object], settings:
         if not key:
             raise SetupError(f"{provider} needs a key and {settings.key_variable} is not set; set it first.")
         arguments["api_key"] = key
+    elif not settings.send_provider_key:
+        if "api_key" not in accepted:
+            raise SetupError(
+                f"{provider} finds its credentials in the environment, and {settings.base_url} stands in a suite file; "
+                "trust the file (--trust-suite or trust_suite=True), or name the base URL yourself."
+            )
+        arguments["api_key"] = endpoint.PLACEHOLDER_KEY
     return arguments
 
 
@@ -285,11 +372,12 @@ def _find_secrets(variable: str | None) -> tuple[str, ...]:
     return tuple(sorted((value for value in values if len(value) >= MIN_KEY_CHARACTERS), key=len, reverse=True))
 
 
+def _own_providers() -> list[str]:
+    return [entry.name for entry in entry_points(group=base.ENTRY_POINT_GROUP)]
+
+
 def _known_prefixes() -> list[str]:
     from pydantic_ai.models import KnownModelName
 
     prefixes = {name.partition(":")[0] for name in get_args(KnownModelName.__value__) if ":" in name}
-    return sorted(
-        {f"{name}:" for name in prefixes if "/" not in name}
-        | {f"{entry.name}:" for entry in entry_points(group=ENTRY_POINT_GROUP)}
-    )
+    return sorted({name for name in prefixes if "/" not in name} | {*_own_providers()})

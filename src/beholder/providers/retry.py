@@ -1,7 +1,9 @@
 """Retry policy: what an error response means, how often a call is retried, and how long to wait in between.
 
 `classify_error` turns an error status and its body into one of the exceptions below; `Retrier` repeats a call while it
-raises `RetryableError`, with exponential backoff and jitter, or the wait that the server asks for.
+raises `RetryableError`, with exponential backoff and jitter, or the wait that the server asks for. How often:
+`JudgeSettings.retries` (`providers/base.py`). Empty and cut-off answers have limits of their own, in
+`judges/conversation.py`; connections that could not be opened, in `providers/http.py`.
 
 Only `judges` and `runs.batch` see these exceptions. Of a live call `RetryableError` and `PermanentError` become
 `Unreachable`, `FilteredRequestError` an answer, `NoStructuredOutputError` a second request without structured output.
@@ -34,15 +36,17 @@ from beholder.providers.payload import (
 
 # Statuses of a server that is up and has too much to do: retried, as every 5xx is, and `rate_limited`.
 BUSY_STATUSES = frozenset({408, 409, 425, 429, 529})
-NO_SCHEMA_STATUSES = frozenset({400, 422, 501})
+# llama-cpp-python refuses with 500 what others refuse with 400. A 5xx of a gateway says nothing about the model.
+REFUSAL_STATUSES = frozenset({400, 404, 415, 422, 500, 501})
 
-# Before retry n (from 1) the wait is FIRST_BACKOFF_S * 2**n seconds times a random factor from 0 to 1. With the default
-# of 5 retries these are 1, 2, 4, 8 and 16 s, so the cap matters only where more retries are allowed.
-FIRST_BACKOFF_S = 0.5
+# Before retry n (from 1) the wait is FIRST_BACKOFF_S * 2**(n - 1) seconds times a random factor from 0 to 1. With the
+# default of 5 retries these are 1, 2, 4, 8 and 16 s, so the cap matters only where more retries are allowed.
+FIRST_BACKOFF_S = 1.0
 MAX_BACKOFF_S = 30.0
 # The longest wait that a server may ask for (`Retry-After`). The backoff's cap does not apply to it. If a server asks
 # for more, the call fails as `Unreachable` without another attempt, and the run continues with other cases.
 MAX_RETRY_AFTER_S = 120.0
+MAX_KNOWN_WAIT_S = 365 * 86_400.0  # a longer wait, or one without end, counts as a year
 
 _SCHEMA_WORDS = re.compile(
     r"response_?format|json_?schema|output_config(?!\.effort)|output[_ ]?format|response_?schema|response_?mime_?type|"
@@ -53,6 +57,29 @@ _UNKNOWN_PARAMETER = re.compile(
     r"unknown (parameter|name|field)|unrecognized (request argument|field)|unsupported (parameter|value)|"
     r"unsupported_(parameter|value)|unknown_parameter|extra inputs are not permitted|extra_forbidden|"
     r"does not support (the )?parameter",
+    re.IGNORECASE,
+)
+# A model that takes no images. In order: llama.cpp, OpenAI, Google, Mistral; Anthropic, LM Studio, Amazon; OpenRouter;
+# vLLM; Ollama; DeepSeek; Groq. "does not support images larger than 5 MB" is about one image.
+_NO_IMAGES = re.compile(
+    r"image(s|_url| inputs?| contents?)( modality)? (is|are) (not|only) (supported|enabled|available)"
+    r"(?!.{0,40}\b(formats?|types?|sizes?|image/\w+)\b)|"
+    r"(not|n't|cannot) (support|accept|process) (the |any )?(image|vision|multimodal)"
+    r"(?!s? (larger|bigger|smaller|over|above|of|in|formats?|types?|files?|sizes?)\b)|"
+    r"endpoints found that support image|at most 0 image|not a (multimodal|vision) model|"
+    r"data required for image input|unknown variant `image_url`|content'? must be a string",
+    re.IGNORECASE,
+)
+# A model that is not there, in words that may also be about something else, so that its name must be among them. In
+# order: LiteLLM, Mistral; OpenRouter, transformers; LocalAI; llama-swap.
+_UNKNOWN_NAMED_MODEL = re.compile(
+    r"(invalid|unknown|no such) model\b|not a valid model\b|\bmodel\b.{0,200}? not (found|exist)|"
+    r"could not find .{0,20}model",
+    re.IGNORECASE | re.DOTALL,
+)
+# The same in words that can mean nothing else. In order: DeepSeek; Amazon; LM Studio; OpenAI.
+_UNKNOWN_MODEL = re.compile(
+    r"^\W*(the )?model (does )?not (found|exist)|model identifier is invalid|no models? loaded|model_not_found",
     re.IGNORECASE,
 )
 _BAD_KEY = re.compile(r"API_KEY_INVALID|api[ _-]?key (not valid|expired)|invalid (x-)?api[ _-]?key", re.IGNORECASE)
@@ -126,7 +153,7 @@ class CallTarget:
         model: the model's name.
         url: the base URL.
         key_source: environment variable that held the key; empty where no key was sent.
-        key_variables: environment variables in which a key may be.
+        key_variables: environment variables in which a key may be; empty where none of them is for this server.
         parameters: names of the parameters that were set, ours and the provider's.
     """
 
@@ -201,13 +228,16 @@ def classify_error(
     everything = f"{body.message} {body.code} {body.parameter}"
     codes = set(body.code.split())
     sentence = f"{target.name} answered {status}" + (f": {message}." if message else ".")
-    if structured and status in NO_SCHEMA_STATUSES and _SCHEMA_WORDS.search(everything):
+    if structured and status in REFUSAL_STATUSES and _SCHEMA_WORDS.search(everything):
         return NoStructuredOutputError(sentence)
     if codes & _FILTER_CODES:
         return FilteredRequestError(message)
+    if status in REFUSAL_STATUSES and _NO_IMAGES.search(body.message):
+        advice = "name a model that does, or start its server with its image part (llama.cpp: --mmproj)"
+        return SetupError(f"{sentence} '{target.model}' at {target.url} takes no images; {advice}.")
     if status in (401, 403) or (status == 400 and _BAD_KEY.search(everything)):
         return SetupError(f"{sentence} {_key_advice(target)}")
-    if status in (404, 405):
+    if status in (404, 405) or _names_unknown_model(status, everything, target.model):
         return SetupError(
             f"{sentence} There is no model '{target.model}' at {target.url}; check the model's name and the base URL."
         )
@@ -217,9 +247,18 @@ def classify_error(
     if codes & _QUOTA_CODES:
         return PermanentError(sentence)
     if _is_retryable(status):
-        wait = retry_after if retry_after is not None else body.retry_after
+        wait = _limit_wait(retry_after if retry_after is not None else body.retry_after)
         return RetryableError(sentence, retry_after=wait, rate_limited=status in BUSY_STATUSES)
     return PermanentError(sentence)
+
+
+def _names_unknown_model(status: int, everything: str, model: str) -> bool:
+    """Whether the model is called unknown. A 500 may be a passing fault, so it must also name the model."""
+    if status not in REFUSAL_STATUSES:
+        return False
+    if model in everything and _UNKNOWN_NAMED_MODEL.search(everything):
+        return True
+    return (status < 500 or model in everything) and bool(_UNKNOWN_MODEL.search(everything))
 
 
 def _is_retryable(status: int) -> bool:
@@ -229,6 +268,11 @@ def _is_retryable(status: int) -> bool:
 def _key_advice(target: CallTarget) -> str:
     if target.key_source:
         return f"The key came from {target.key_source}; set it to one that {urlsplit(target.url).hostname} accepts."
+    if not target.key_variables:
+        return (
+            f"No key was sent, since {target.url} stands in a suite file; name the variable of the key for it "
+            "(--key-variable or key_variable=), or trust the file (--trust-suite or trust_suite=True)."
+        )
     return f"No key was sent; set {' or '.join(target.key_variables)}, or name another variable."
 
 
@@ -252,7 +296,7 @@ def _parse_seconds(duration: str) -> float | None:
     return float(match[1]) if match else None
 
 
-_log = logging.getLogger("beholder.judges")  # programs may have configured this name
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -268,6 +312,7 @@ class Retrier:
         limiter: rate limiter of the server; `None` for none.
         tokens: what one attempt is expected to use, for the limiter.
         attempts: attempts made so far, over every `call`.
+        on_failure: called after each attempt that may be repeated.
     """
 
     retries: int
@@ -276,6 +321,7 @@ class Retrier:
     limiter: RequestLimiter | None = None
     tokens: int = 0
     attempts: int = 0
+    on_failure: Callable[[], None] | None = None
 
     async def call(self, send: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Await `send(*args, **kwargs)`, again while it raises `RetryableError`.
@@ -296,6 +342,8 @@ class Retrier:
                 return result
             except RetryableError as error:
                 failures += 1
+                if self.on_failure is not None:
+                    self.on_failure()
                 delay = self._delay_before_retry(error, failures)
             finally:
                 # Before the wait, so that other requests may go out meanwhile.
@@ -311,7 +359,7 @@ class Retrier:
             tries = f" Tried {self.attempts} times." if self.attempts > 1 else ""
             raise Unreachable(f"{error}{tries}", self.attempts) from None
         if error.other_server_free:
-            _log.info("%s Try %d of %d at another.", error, failures + 1, allowed + 1)
+            _log.debug("%s Try %d of %d at another.", error, failures + 1, allowed + 1)
             return None
         if error.retry_after is not None and error.retry_after > MAX_RETRY_AFTER_S:
             wait = f"It asks to wait {error.retry_after:.0f} s, longer than the {MAX_RETRY_AFTER_S:.0f} s allowed."
@@ -320,8 +368,8 @@ class Retrier:
             # A little later than asked for, so that not all requests come at the same moment.
             delay = error.retry_after * (1 + self.random() / 4)
         else:
-            delay = self.random() * min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0**failures)
-        _log.info("%s Try %d of %d in %.1f s.", error, failures + 1, allowed + 1, delay)
+            delay = self.random() * min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** (failures - 1))
+        _log.debug("%s Try %d of %d in %.1f s.", error, failures + 1, allowed + 1, delay)
         return delay
 
 
@@ -335,14 +383,19 @@ def parse_retry_after(
             seconds = float(value) / unit
         except ValueError:
             continue
-        if seconds >= 0:
-            return seconds
+        if (wait := _limit_wait(seconds)) is not None:
+            return wait
     try:
         moment = parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return _limit_wait(max(0.0, (moment - now()).total_seconds()))
+    except (ValueError, TypeError, IndexError, OverflowError):  # no date, or one that Python's calendar does not have
         return None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - now()).total_seconds())
+
+
+def _limit_wait(seconds: float | None) -> float | None:
+    """Return a wait of at most a year; `None` for a negative one and for NaN."""
+    return min(seconds, MAX_KNOWN_WAIT_S) if seconds is not None and seconds >= 0 else None
 
 
 class RequestLimiter(Protocol):

@@ -6,5 +6,5 @@
 - `comparison`: a comparison of two runs in sentences and rows
 - `agreement`: the tables of `beholder agree`
 - `cards`: verdicts and report cards for a terminal
-- `formatting`: numbers, intervals and tables; `text`: untrusted text made safe to show, titles for keys
+- `text`: untrusted text made safe to show, titles for keys, numbers, intervals and tables
 """

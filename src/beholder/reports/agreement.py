@@ -1,12 +1,17 @@
-"""Tables of `beholder agree`: agreement of a judge with people, and of people among themselves."""
+"""Tables of `beholder agree`, and its result for a notebook: a judge and people, and people among themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from beholder.reports.formatting import format_interval, format_number
-from beholder.statistics.agreement import Agreement, CriterionAgreement
-from beholder.statistics.bootstrap import Estimate
+from markupsafe import Markup
+
+from beholder.cases.case import format_case_count
+from beholder.reports.charts import html_result, html_sentences, html_table, interval_chart
+from beholder.reports.text import format_interval, format_number
+from beholder.statistics.agreement import CriterionAgreement, JudgeAgreement
+from beholder.statistics.bootstrap import Interval
+from beholder.statistics.sentences import describe_criterion, describe_overall, describe_straightlining
 
 _OTHER_METRICS = ("exact", "within_one", "tau_b", "tau_c", "pearson")
 
@@ -14,7 +19,7 @@ TableSpec = tuple[str, Sequence[str], list[Sequence[str]]]
 """Title, headers and rows of a table."""
 
 
-def agreement_tables(agreement: Agreement, *, full: bool) -> Iterable[TableSpec]:
+def agreement_tables(agreement: JudgeAgreement, *, full: bool) -> Iterable[TableSpec]:
     """Yield narrow tables that fit a terminal with their intervals; with `full` also every coefficient and rater."""
     people = any(criterion.people for criterion in agreement.criteria)
     if any(not criterion.is_decision for criterion in agreement.criteria):
@@ -29,7 +34,34 @@ def agreement_tables(agreement: Agreement, *, full: bool) -> Iterable[TableSpec]
         yield from _full_tables(agreement)
 
 
-def _ranking_table(agreement: Agreement, whose: str, *, people: bool) -> TableSpec:
+def agreement_conclusions(agreement: JudgeAgreement) -> list[str]:
+    """Return the result in sentences: one for each criterion, and on all of them together."""
+    other_judge = agreement.reference != "people"
+    sentences = [f"{one.aspect}: {' '.join(describe_criterion(one, other_judge))}" for one in agreement.criteria]
+    return [*sentences, *filter(None, (describe_overall(agreement), describe_straightlining(agreement.criteria)))]
+
+
+def agreement_html(agreements: Iterable[JudgeAgreement]) -> Markup:
+    """Return agreements for a notebook: of each judge a chart of its main coefficients, its tables, and sentences."""
+    return Markup("").join(_judge_html(agreement) for agreement in agreements)
+
+
+def _judge_html(agreement: JudgeAgreement) -> Markup:
+    charts = []
+    for criterion in agreement.criteria:
+        name, key = ("Cohen's κ", "kappa") if criterion.is_decision else ("Spearman ρ", "spearman")
+        coefficient = criterion.coefficients[key]
+        chart = interval_chart(coefficient, (-1.0, 1.0), middle=0.0)
+        charts.append((criterion.aspect, name, _format_estimate(coefficient), chart))
+    parts = [html_table(("criterion", "", "judge", "−1 to 1"), charts)]
+    for title, headers, rows in agreement_tables(agreement, full=False):
+        parts += [html_sentences([title]), html_table(headers, rows)]
+    sentences = [*agreement_conclusions(agreement), *agreement.notes, agreement.intervals]
+    title = f"{agreement.judge} against {agreement.reference}, {format_case_count(agreement.cases)}"
+    return html_result(title, [*parts, html_sentences(sentences)])
+
+
+def _ranking_table(agreement: JudgeAgreement, whose: str, *, people: bool) -> TableSpec:
     def cells(criterion: CriterionAgreement) -> tuple[str, ...]:
         judge_cells = (f"{criterion.cases:,}", _format_estimate(criterion.coefficients["spearman"]))
         if not people:
@@ -47,7 +79,7 @@ def _ranking_table(agreement: Agreement, whose: str, *, people: bool) -> TableSp
     )
 
 
-def _scored_tables(agreement: Agreement, *, people: bool) -> Iterable[TableSpec]:
+def _scored_tables(agreement: JudgeAgreement, *, people: bool) -> Iterable[TableSpec]:
     whose = "people's mean ratings" if agreement.against == "mean" else "people's single ratings"
     single = "a single rating"
     if agreement.reference != "people":
@@ -84,7 +116,7 @@ def _scored_tables(agreement: Agreement, *, people: bool) -> Iterable[TableSpec]
     )
 
 
-def _decided_tables(agreement: Agreement) -> TableSpec:
+def _decided_tables(agreement: JudgeAgreement) -> TableSpec:
     majority = "each rating"
     if agreement.reference != "people":
         majority = "the other judge"
@@ -106,7 +138,7 @@ def _decided_tables(agreement: Agreement) -> TableSpec:
     )
 
 
-def _people_tables(agreement: Agreement) -> TableSpec:
+def _people_tables(agreement: JudgeAgreement) -> TableSpec:
     return (
         "People among themselves: 1 if they always agree, 0 if as by chance",
         ("criterion", "raters", "α ordinal", "α interval", "ICC(1,1)", "ICC(1,k)"),
@@ -121,7 +153,7 @@ def _people_tables(agreement: Agreement) -> TableSpec:
     )
 
 
-def _metric_rows(agreement: Agreement) -> TableSpec:
+def _metric_rows(agreement: JudgeAgreement) -> TableSpec:
     return (
         "Other metrics: their ranking, and how much better the judge ranks the same cases",
         ("criterion", "metric", "cases", "Spearman ρ", "judge better by"),
@@ -140,7 +172,7 @@ def _metric_rows(agreement: Agreement) -> TableSpec:
 
 
 def _rows(
-    agreement: Agreement, cells: Callable[[CriterionAgreement], Sequence[str]], *, decides: bool | None = None
+    agreement: JudgeAgreement, cells: Callable[[CriterionAgreement], Sequence[str]], *, decides: bool | None = None
 ) -> list[Sequence[str]]:
     return [
         (criterion.aspect, *cells(criterion))
@@ -149,22 +181,22 @@ def _rows(
     ]
 
 
-def _format_estimate(estimate: Estimate | None) -> str:
+def _format_estimate(estimate: Interval | None) -> str:
     return "–" if estimate is None else format_interval(estimate, 2)
 
 
-def _format_plain(estimate: Estimate | None) -> str:
+def _format_plain(estimate: Interval | None) -> str:
     return "–" if estimate is None else format_number(estimate.value, 2)
 
 
-def _overall_row(agreement: Agreement) -> list[Sequence[str]]:
+def _overall_row(agreement: JudgeAgreement) -> list[Sequence[str]]:
     if not agreement.overall:
         return []
     judge, constant, difference = (agreement.overall[name] for name in ("mae", "constant", "difference"))
     return [("mean of them", _format_estimate(judge), _format_plain(constant), _format_estimate(difference), "")]
 
 
-def _full_tables(agreement: Agreement) -> Iterable[TableSpec]:
+def _full_tables(agreement: JudgeAgreement) -> Iterable[TableSpec]:
     yield (
         "Every coefficient",
         ("criterion", "coefficient", "value"),

@@ -1,9 +1,10 @@
-"""Cards for a terminal: a verdict (`render_verdict`), and report cards of judges who took the exam."""
+"""Cards: a verdict for a terminal (`render_verdict`) or a notebook (`verdict_html`), and report cards of an exam."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from math import ceil
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -13,23 +14,29 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from beholder.cases.case import number_repeats
 from beholder.exam.report_card import PASS_MARKS, DamageMark, ExamMetric, Mark, MarkStatus
-from beholder.reports.formatting import format_interval, format_number, numbers_table
-from beholder.reports.text import printable
-from beholder.verdicts.score import MIN_COVERAGE
+from beholder.reports.charts import html_result, html_sentences, html_table
+from beholder.reports.text import format_interval, format_number, numbers_table, printable
 from beholder.verdicts.verdict import (
     MAX_JSON_NUMBER,
+    MIN_COVERAGE,
     AssertionResult,
+    Correction,
     Coverage,
     CriterionResult,
     Flag,
     Jury,
     Verdict,
+    format_beside,
+    format_share,
     quote_value,
     round_half_up,
 )
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from beholder.exam.report_card import ReportCard
 
 
@@ -37,6 +44,14 @@ BAR_WIDTH = 10
 MAX_TEXT = 2000  # characters; longer texts are cut
 
 _MARKS = {"yes": ("✓", "green"), "no": ("✗", "red"), "not_applicable": ("–", "dim"), "abstained": ("?", "dim")}
+
+
+def verdict_text(verdict: Verdict, *, full: bool, width: int) -> str:
+    """Return a verdict as a card of plain text."""
+    console = Console(width=width, color_system=None, highlight=False, emoji=False)
+    with console.capture() as capture:
+        console.print(render_verdict(verdict, full=full))
+    return capture.get()
 
 
 def render_verdict(verdict: Verdict, *, full: bool = False) -> Panel:
@@ -49,7 +64,7 @@ def render_verdict(verdict: Verdict, *, full: bool = False) -> Panel:
     title = Text.assemble((printable(verdict.case), "bold"), (f"  {verdict.rubric} {verdict.rubric_version}", "dim"))
     if verdict.setting:
         title.append(f" ({verdict.setting})", "dim")
-    body = list(_render_scored(verdict, full)) if verdict.scored else list(_render_unscored(verdict))
+    body = list(_render_answered(verdict, full) if verdict.answered else _render_unanswered(verdict))
     return Panel(
         Group(*body, Padding(_render_footer(verdict), (1, 0, 0, 0))),
         title=title,
@@ -60,7 +75,42 @@ def render_verdict(verdict: Verdict, *, full: bool = False) -> Panel:
     )
 
 
-def _render_scored(verdict: Verdict, full: bool) -> Iterator[RenderableType]:
+def verdict_html(verdict: Verdict) -> Markup:
+    """Return a verdict as a card for a notebook: numbers, reasons, and what failed, was corrected or is flagged."""
+    headline = _headline(verdict).plain if verdict.answered else f"no score: {verdict.outcome}, {verdict.detail}"
+    points = [
+        (_criterion_name(key), f"{_render_points(result)} / {format_score(result.scale[1])}")
+        for key, result in verdict.criteria.items()
+    ]
+    parts = [html_sentences([headline.strip()])]
+    if points:
+        parts.append(html_table(("criterion", "score"), points))
+    parts.append(html_sentences(_describe_evidence(verdict)))
+    title = f"{printable(verdict.case)} · {verdict.rubric} {verdict.rubric_version}"
+    return html_result(title, [*parts, html_sentences([_render_footer(verdict).plain])])
+
+
+def _describe_evidence(verdict: Verdict) -> Iterator[str]:
+    if verdict.coverage:
+        yield _render_coverage(verdict, verdict.coverage)
+    for key, result in verdict.criteria.items():
+        if result.reason:
+            yield f"{_criterion_name(key)}: {_truncate(result.reason)}"
+        for assertion in result.assertions:
+            if assertion.answer == "no":
+                evidence = f" – {_truncate(assertion.evidence)}" if assertion.evidence else ""
+                yield f"✗ {assertion.id} {assertion.question}{evidence}"
+    for key, items in verdict.findings.items():
+        if items:
+            yield f"{_criterion_name(key)}: {'; '.join(map(_truncate, items))}"
+    if verdict.assessment:
+        yield _truncate(verdict.assessment)
+    for correction in verdict.corrections:
+        yield f"± {_describe_correction(correction)}"
+    yield from (f"⚑ {line}" for line in _flag_lines(verdict.flags))
+
+
+def _render_answered(verdict: Verdict, full: bool) -> Iterator[RenderableType]:
     yield _headline(verdict)
     if verdict.coverage:
         yield Text(_render_coverage(verdict, verdict.coverage), "yellow")
@@ -84,7 +134,7 @@ def _render_scored(verdict: Verdict, full: bool) -> Iterator[RenderableType]:
     yield from _render_notes(verdict)
 
 
-def _render_unscored(verdict: Verdict) -> Iterator[RenderableType]:
+def _render_unanswered(verdict: Verdict) -> Iterator[RenderableType]:
     yield Text.assemble(("no score: ", "bold"), (str(verdict.outcome), "bold yellow"))
     yield Text(printable(_truncate(verdict.detail), lines=True))
     if verdict.jury:
@@ -98,13 +148,15 @@ def _headline(verdict: Verdict) -> Text:
         line.append(f" {verdict.grade} ", f"bold reverse {_tone(verdict)}")
         line.append("  ")
     if verdict.percentage is not None and verdict.total is not None and verdict.max_total is not None:
-        line.append(f"{round_half_up(verdict.percentage, 1):.1f} %", "bold")
-        line.append(f"   {format_score(verdict.total)} of {format_score(verdict.max_total)}")
+        whole = ceil(verdict.percentage)  # not rounded up to a limit that it does not reach, as in `format_share`
+        total = format_beside(verdict.total, [whole * verdict.max_total / 100] if verdict.is_decisive else ())
+        line.append(f"{format_beside(verdict.percentage, [whole] if verdict.is_decisive else (), 1)} %", "bold")
+        line.append(f"   {total.rstrip('0').rstrip('.')} of {format_score(verdict.max_total)}")
     elif verdict.score is not None:
-        line.append(f"{round_half_up(verdict.score):.2f}", "bold")
+        line.append(format_share(verdict.score, decisive=verdict.is_decisive), "bold")
         line.append("  mean of the factors, 0 to 1 (derived)" if verdict.score_derived else "  of 1")
     else:
-        line.append("no score", "bold yellow")
+        line.append(f"no score: {verdict.outcome}", "bold yellow")
     if verdict.partial:
         line.append(f"   partial: rescaled to what {'was answered' if verdict.coverage else 'applied'}", "yellow")
     if verdict.passed is not None:
@@ -137,7 +189,7 @@ def _render_coverage(verdict: Verdict, coverage: Coverage) -> str:
     if verdict.total_range and verdict.max_total is not None:
         low, high = (f"{round_half_up(end, 1):.1f}" for end in verdict.total_range)
         parts.append(f"the total lies between {low} and {high} of {format_score(verdict.max_total)}")
-    if verdict.score is None and not verdict.score_derived:
+    if verdict.score is None:
         what = "grade" if verdict.max_total is not None else "score"
         parts.append(f"no {what} below {MIN_COVERAGE * 100} % coverage")
     return "; ".join(parts)
@@ -202,7 +254,8 @@ def _assertion(assertion: AssertionResult) -> RenderableType:
 
 
 def _jury(jury: Jury) -> Group:
-    lines = [Text(f"Jury: {jury.answered} answered, {jury.failed} without a score", "bold")]
+    unmeasured = f", {jury.unmeasured} unmeasured" if jury.unmeasured else ""
+    lines = [Text(f"Jury: {jury.answered} answered{unmeasured}, {jury.failed} without a score", "bold")]
     spread = ", ".join(
         f"{_criterion_name(key)} {format_score(value)}" for key, value in jury.spread.items() if key != "score"
     )
@@ -214,11 +267,7 @@ def _jury(jury: Jury) -> Group:
         if juror.score is not None:
             result = f"{round_half_up(juror.score):.2f}"
         else:
-            result = (
-                "too much not measured"
-                if juror.outcome == "scored"
-                else f"{juror.outcome}: {_truncate(juror.detail, 120)}"
-            )
+            result = f"{juror.outcome}: {_truncate(juror.detail, 120)}"
         flags = ", ".join(dict.fromkeys(flag.flag for flag in juror.flags))
         flagged = f"  ⚑ {flags}" if flags else ""
         lines.append(Text(printable(f"  {juror.judge} #{juror.sample + 1}  {result}{flagged}"), "dim"))
@@ -227,15 +276,7 @@ def _jury(jury: Jury) -> Group:
 
 def _render_notes(verdict: Verdict) -> Iterator[RenderableType]:
     if verdict.corrections:
-        rows = [
-            _item(
-                "±",
-                f"{correction.at}: said {_format_value(correction.said)}, "
-                f"used {_format_value(correction.stands)} ({correction.why})",
-                "yellow",
-            )
-            for correction in verdict.corrections
-        ]
+        rows = [_item("±", _describe_correction(correction), "yellow") for correction in verdict.corrections]
         yield Padding(Group(Text("Corrected by code", "bold"), *rows), (1, 0, 0, 0))
     if verdict.flags:
         rows = [_item("⚑", line, "yellow") for line in _flag_lines(verdict.flags)]
@@ -244,13 +285,18 @@ def _render_notes(verdict: Verdict) -> Iterator[RenderableType]:
         rows = [
             _item(
                 "▣",
-                f"{image.role} {image.width}×{image.height}, {image.bytes / 1000:.0f} kB, {image.digest[:8]}"
+                f"{name} {image.width}×{image.height}, {image.bytes / 1000:.0f} kB, {image.digest[:8]}"
                 + (f", scaled from {image.source_width}×{image.source_height}" if image.scaled else ""),
                 "dim",
             )
-            for image in verdict.images
+            for name, image in zip(number_repeats(image.role for image in verdict.images), verdict.images, strict=True)
         ]
         yield Padding(Group(Text("Images", "bold"), *rows), (1, 0, 0, 0))
+
+
+def _describe_correction(correction: Correction) -> str:
+    said, used = _format_value(correction.said), _format_value(correction.stands)
+    return f"{correction.at}: said {said}, used {used} ({correction.why})"
 
 
 def _flag_lines(flags: Sequence[Flag]) -> Iterator[str]:
@@ -377,7 +423,18 @@ def print_report_cards(cards: Sequence[ReportCard]) -> None:
 def _mark_cell(mark: Mark | None) -> str:
     if mark is None or mark.estimate.value is None:
         return "–"
-    return f"{format_interval(mark.estimate)} {_EXAM_MARKS[mark.status]}"
+    return f"{_format_mark(mark)} {_EXAM_MARKS[mark.status]}"
+
+
+def _format_mark(mark: Mark) -> str:
+    """Return the value with its interval, in digits that do not contradict the pass mark."""
+    estimate, needed = mark.estimate, PASS_MARKS[mark.metric]
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return format_interval(estimate)
+    limits = [limit for limit in (needed.least, needed.most) if limit is not None]
+    value = format_beside(estimate.value, limits, 3)
+    low = format_beside(estimate.low, () if needed.low_end is None else [needed.low_end], 3)
+    return f"{value} ({low} to {format_number(estimate.high)})"
 
 
 def _marks_table(marks: Sequence[Mark]) -> Table:
@@ -394,7 +451,7 @@ def _marks_table(marks: Sequence[Mark]) -> Table:
         sign = Text(f" {_EXAM_MARKS[mark.status]}", _TONES.get(mark.status, ""))
         missed = f" The pass mark is {PASS_MARKS[mark.metric].describe()}." if mark.status is MarkStatus.FAILED else ""
         sentence = Text(printable(mark.sentence + missed), "dim")
-        table.add_row(sign, Text(mark.metric), Text(format_interval(mark.estimate)), sentence)
+        table.add_row(sign, Text(mark.metric), Text(_format_mark(mark)), sentence)
     for why, examined in reasons.items():
         reason = Text(printable(f"{', '.join(examined)}: {why}."), "dim")
         table.add_row(Text(f" {_EXAM_MARKS[MarkStatus.NOT_EXAMINED]}", "yellow"), Text("not examined"), Text(), reason)

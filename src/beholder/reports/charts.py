@@ -1,4 +1,4 @@
-"""SVG charts of the HTML report and of the web app.
+"""SVG charts of the HTML report, of the web app and of results in a notebook; and the frame and tables of the last.
 
 Every chart is decoration for people who see it (`aria-hidden`): the page has its numbers in a table or in words beside
 it. Colors come from CSS classes (`charts.css`), so that a chart follows the theme.
@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from beholder.reports.text import escape_hidden
+
 if TYPE_CHECKING:
     from beholder.reports.summary import HistogramBin, ScoreHistogram
-    from beholder.statistics.bootstrap import Estimate
+    from beholder.statistics.bootstrap import Interval
 
 HISTOGRAM_WIDTH, HISTOGRAM_HEIGHT, BAR_GAP = 240, 72, 2
 STRIP_WIDTH, STRIP_HEIGHT, STRIP_MARGIN = 160, 20, 6
@@ -37,8 +39,50 @@ class ReliabilityBin:
     """Cases to which the judge gives about the same score: its mean score, the mean human rating, and their number."""
 
     judge: float
-    people: Estimate
+    people: Interval
     cases: int
+
+
+_NOTEBOOK_STYLE = Markup(
+    "<style>.beholder-result table{border-collapse:collapse}"
+    ".beholder-result :is(th,td){padding:.2em .8em .2em 0;text-align:right}"
+    ".beholder-result :is(th,td):first-child{text-align:left}"
+    ".beholder-result .axis{stroke:currentColor;opacity:.4}"
+    ".beholder-result .interval{stroke:currentColor;stroke-width:2.5;stroke-linecap:round}"
+    ".beholder-result .dot{fill:currentColor}</style>"
+)
+
+
+def html_result(title: str, parts: Iterable[Markup]) -> Markup:
+    """Return a result for a notebook, with its own style and no resource from elsewhere."""
+    heading = Markup("<p><strong>{}</strong></p>").format(escape_hidden(title))
+    return Markup('<div class="beholder-result">{}{}{}</div>').format(_NOTEBOOK_STYLE, heading, Markup("").join(parts))
+
+
+def html_table(headers: Iterable[str], rows: Iterable[Sequence[str]]) -> Markup:
+    """Return a table; cells are escaped except `Markup`, such as a chart."""
+    head = Markup("").join(Markup("<th>{}</th>").format(header) for header in headers)
+    lines = [
+        Markup("").join(
+            Markup("<td>{}</td>").format(cell if isinstance(cell, Markup) else escape_hidden(cell)) for cell in row
+        )
+        for row in rows
+    ]
+    body = Markup("").join(Markup("<tr>{}</tr>").format(line) for line in lines)
+    return Markup("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(head, body)
+
+
+def html_interval(estimate: Interval | None) -> str:
+    """Return a number with its interval as the text of a cell: `0.62 (0.55 to 0.70)`."""
+    if estimate is None or estimate.value is None:
+        return "–"
+    ends = "" if estimate.low is None or estimate.high is None else f" ({estimate.low:.3f} to {estimate.high:.3f})"
+    return f"{estimate.value:.3f}{ends}"
+
+
+def html_sentences(sentences: Iterable[str]) -> Markup:
+    """Return a paragraph for each sentence, escaped."""
+    return Markup("").join(Markup("<p>{}</p>").format(escape_hidden(sentence)) for sentence in sentences)
 
 
 def histogram_chart(histogram: ScoreHistogram) -> Markup:
@@ -84,7 +128,7 @@ def bar_chart(bins: Sequence[HistogramBin]) -> Markup:
     return _svg("spread", HISTOGRAM_WIDTH, height, parts)
 
 
-def interval_chart(estimate: Estimate, scale: ScaleRange, middle: float | None = None) -> Markup:
+def interval_chart(estimate: Interval, scale: ScaleRange, middle: float | None = None) -> Markup:
     """Draw a mean as a dot and its interval as a line, on its whole scale.
 
     Args:
@@ -236,7 +280,7 @@ def _svg(kind: str, width: int, height: int, parts: Iterable[Markup]) -> Markup:
     return Markup("").join([_SVG.format(kind, width, height, width, height), *parts, Markup("</svg>")])
 
 
-def _interval(estimate: Estimate, x: Callable[[float], float], y: float) -> list[Markup]:
+def _interval(estimate: Interval, x: Callable[[float], float], y: float) -> list[Markup]:
     parts = []
     if estimate.low is not None and estimate.high is not None:
         parts.append(_line("interval", x(estimate.low), y, x(estimate.high), y))

@@ -22,23 +22,23 @@ from beholder.reports.comparison import (
     comparison_rows,
     conclusion,
 )
-from beholder.reports.formatting import format_interval, format_number
 from beholder.reports.run_data import AskedAssertion, ProgressCallback, RunData, collect_run_data, no_progress
 from beholder.reports.summary import ReportSummary, summarize_run
-from beholder.reports.text import humanize_state, printable
+from beholder.reports.text import format_interval, format_number, humanize_state, printable
 from beholder.rubrics.rubric import to_fraction
-from beholder.statistics.comparison import GRADE, CaseChange, ColumnChange, Comparison
+from beholder.statistics.comparison import GRADE, CaseChange, Comparison
 from beholder.statistics.data import ColumnKind
-from beholder.statistics.gate import ComparisonGate
+from beholder.statistics.gate import Gate
 from beholder.statistics.pairs import MAX_LISTED_CASES
-from beholder.verdicts.verdict import Verdict
+from beholder.statistics.significance import ColumnChange
+from beholder.verdicts.verdict import Outcome, Verdict, format_share, round_beside
 
 _MAX_TEXT = 300
 _SAFE_IN_CODE = frozenset(" -/")
 _SAFE_IN_PROSE = frozenset(" -/,.;:()–+%")
 
 
-def comparison_markdown(comparison: Comparison, gate: ComparisonGate | None = None) -> str:
+def comparison_markdown(comparison: Comparison, gate: Gate | None = None) -> str:
     """Return a comparison as Markdown: the decision of the gate, the conclusion, tables and notes."""
     return "\n".join(_comparison_lines(comparison, gate)) + "\n"
 
@@ -62,7 +62,7 @@ def _escape_references(text: str, plain: frozenset[str]) -> str:
     return "".join(letter if letter.isalnum() or letter in plain else f"&#{ord(letter)};" for letter in printable(text))
 
 
-def _comparison_lines(comparison: Comparison, gate: ComparisonGate | None) -> Iterator[str]:
+def _comparison_lines(comparison: Comparison, gate: Gate | None) -> Iterator[str]:
     yield f"### {format_code(comparison.after)} against {format_code(comparison.before)}"
     yield ""
     if gate is not None:
@@ -82,7 +82,10 @@ def _comparison_lines(comparison: Comparison, gate: ComparisonGate | None) -> It
             format_code(case.case),
             format_code(case.group) if case.group else "",
             f"{case.by:+.3f}",
-            _change_rows(case.changes),
+            ", ".join(
+                f"{format_code(name)} {format_number(old)} → {format_number(new)}"
+                for name, (old, new) in list(case.changes.items())[:MAX_LISTED_CASES]
+            ),
         )
         for case in comparison.changed_cases
     )
@@ -96,7 +99,7 @@ def _comparison_lines(comparison: Comparison, gate: ComparisonGate | None) -> It
     yield f"<sub>{format_prose(comparison.interval_note)} {format_prose(COMPARISON_LEGEND)}</sub>"
 
 
-def _decision(gate: ComparisonGate) -> str:
+def _decision(gate: Gate) -> str:
     if gate.regressed:
         return "❌ **Regression**"
     if gate.failed or gate.undecided:
@@ -107,13 +110,6 @@ def _decision(gate: ComparisonGate) -> str:
 def _name_list(changes: Sequence[ColumnChange]) -> Iterator[tuple[str, ...]]:
     for name, *cells in comparison_rows(changes):
         yield (format_code(name), *(format_prose(cell) for cell in cells))
-
-
-def _change_rows(changes: Mapping[str, tuple[float, float]]) -> str:
-    return ", ".join(
-        f"{format_code(name)} {format_number(old)} → {format_number(new)}"
-        for name, (old, new) in list(changes.items())[:MAX_LISTED_CASES]
-    )
 
 
 def _grade_rows(comparison: Comparison) -> Iterator[str]:
@@ -205,11 +201,13 @@ def _worst_cases(gathered: RunData) -> list[str]:
     """Return rows of the worst cases: without a score first, then the lowest scores."""
     index = gathered.index
     order = sorted(range(len(index)), key=lambda at: (index.score[at] is not None, index.score[at] or 0.0, at))
-    graded = [grade or humanize_state(state) for grade, state in zip(index.grade, index.state, strict=True)]
-    return [
-        f"| {format_code(index.case[at])} | {format_number(index.score[at])} | {format_prose(graded[at])} |"
-        for at in order[:MAX_WORST]
-    ]
+    rows = []
+    for at in order[:MAX_WORST]:
+        score, grade = index.score[at], index.grade[at]
+        shown = format_number(None) if score is None else format_share(score, 3, decisive=bool(grade))
+        result = format_prose(grade or humanize_state(index.state[at]))
+        rows.append(f"| {format_code(index.case[at])} | {shown} | {result} |")
+    return rows
 
 
 def _collapsible_list(title: str, head: str, rows: list[str]) -> Iterator[str]:
@@ -217,7 +215,7 @@ def _collapsible_list(title: str, head: str, rows: list[str]) -> Iterator[str]:
         yield from ("", f"<details><summary>{title}</summary>", "", head, *rows, "", "</details>")
 
 
-def comparison_junit(comparison: Comparison, gate: ComparisonGate) -> str:
+def comparison_junit(comparison: Comparison, gate: Gate) -> str:
     """Return a comparison as JUnit XML with a test for each column that the gate checks.
 
     A test fails where the column regressed or the gate is inconclusive; it is an error where nothing can be decided. A
@@ -246,7 +244,7 @@ def comparison_junit(comparison: Comparison, gate: ComparisonGate) -> str:
     return _junit_document(suite)
 
 
-def _comparison_test(suite: Xml.Element, change: ColumnChange, comparison: Comparison, gate: ComparisonGate) -> None:
+def _comparison_test(suite: Xml.Element, change: ColumnChange, comparison: Comparison, gate: Gate) -> None:
     test = _test_case(suite, change.kind, change.name)
     if change.name in gate.failed:
         kind = "regression" if change.name in gate.regressed else "inconclusive"
@@ -288,7 +286,7 @@ def run_junit(ledger: Ledger, record: RunRecord, fail_under: Mapping[str, float]
     """Return a run as JUnit XML with a test for each verdict.
 
     A test fails where the verdict did not pass or is below `fail_under`; it is an error, named after the outcome, where
-    there is no score, and skipped where the judge abstained. The result of a scored verdict is in `system-out`. Control
+    there is no score, and skipped where it is `unmeasured`. The result of a scored verdict is in `system-out`. Control
     characters become blanks, since XML does not allow them.
 
     Args:
@@ -311,7 +309,7 @@ def run_junit(ledger: Ledger, record: RunRecord, fail_under: Mapping[str, float]
             counts[kind] += 1
     if missing := [name for name in unknown if name not in criteria]:
         known = ", ".join((SCORE_NAME, *criteria))
-        raise UsageError(f"--fail-under {missing[0]}: no verdict of the run has it; there are: {known}.")
+        raise UsageError(f"fail_under names {missing[0]!r}, and no verdict of the run has it; there are: {known}.")
     for name, count in counts.items():
         suite.set(name, str(count))
     return _junit_document(suite)
@@ -333,7 +331,7 @@ def _verdict_test(suite: Xml.Element, verdict: Verdict, fail_under: Mapping[str,
         time=f"{verdict.latency_s or 0:.3f}",
     )
     if verdict.score is None:
-        if verdict.scored:
+        if verdict.outcome is Outcome.UNMEASURED:
             Xml.SubElement(test, "skipped", message=printable(verdict.missing_score_reason))
             return "skipped"
         Xml.SubElement(test, "error", type=str(verdict.outcome), message=printable(verdict.missing_score_reason))
@@ -355,7 +353,8 @@ def _verdict_test(suite: Xml.Element, verdict: Verdict, fail_under: Mapping[str,
 
 def _result_line(verdict: Verdict) -> str:
     grade = f", grade {verdict.grade}" if verdict.grade else ""
-    return f"score {verdict.score:.3f}{grade}"
+    assert verdict.score is not None
+    return f"score {format_share(verdict.score, 3, decisive=verdict.is_decisive)}{grade}"
 
 
 def _below_threshold(verdict: Verdict, fail_under: Mapping[str, float]) -> list[str]:
@@ -367,8 +366,9 @@ def _below_threshold(verdict: Verdict, fail_under: Mapping[str, float]) -> list[
             continue
         reached = to_fraction(str(score)) * (100 if name == SCORE_NAME else 1)
         if reached < to_fraction(least):
+            shown = round_beside(float(reached), [least])
             sentences.append(
-                f"{name} is {float(reached):g}{' of 100' if name == SCORE_NAME else ''}, and {least:g} was asked for"
+                f"{name} is {shown:.12g}{' of 100' if name == SCORE_NAME else ''}, and {least:g} was asked for"
             )
     return sentences
 

@@ -8,20 +8,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from markupsafe import Markup
+from msgspec.structs import replace
 
+from beholder.cases.case import format_case_count
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
-from beholder.reports.charts import interval_chart
-from beholder.reports.formatting import format_interval, format_number
+from beholder.reports.charts import html_result, html_sentences, html_table, interval_chart
 from beholder.reports.run_data import RunData
-from beholder.reports.text import column_title, criterion_titles, escape_hidden, humanize, use_minus_sign
-from beholder.statistics.bootstrap import EQUALITY_TOLERANCE, Estimate
-from beholder.statistics.comparison import GRADE, ColumnChange, Comparison, ComparisonOptions, compare, find_most_lost
+from beholder.reports.text import (
+    column_title,
+    criterion_titles,
+    escape_hidden,
+    format_interval,
+    format_number,
+    humanize,
+    use_minus_sign,
+)
+from beholder.statistics.bootstrap import EQUALITY_TOLERANCE, Interval
+from beholder.statistics.comparison import GRADE, Comparison, ComparisonOptions
+from beholder.statistics.comparison import compare_runs as compare_loaded
 from beholder.statistics.data import ColumnKind
-from beholder.statistics.pairs import UnevenCase, describe_run_differences, join_names, load_compared_run, match_grades
+from beholder.statistics.pairs import UnevenCase, join_names, load_compared_run
+from beholder.statistics.significance import ColumnChange, find_most_lost
 
 COMPARISON_HEADERS = ("", "cases", "before", "after", "difference", "p (Holm)", "better–same–worse", "detectable")
 _MAX_NAMED = 4  # columns in a sentence
@@ -65,6 +76,34 @@ def with_titles(comparison: Comparison, label: Callable[[str], str]) -> Comparis
         uneven_cases=rename(comparison.uneven_cases),
         unscored_cases=rename(comparison.unscored_cases),
     )
+
+
+def title_criteria(comparison: Comparison) -> Comparison:
+    """Return the comparison with the titles of criteria as the rubrics have them; columns of files keep their names."""
+    titles = criterion_titles(comparison.rubrics)
+    criteria = {*titles, *(change.name for change in comparison.select_kinds(ColumnKind.CRITERION))}
+    if not comparison.rubrics:
+        return comparison
+    return with_titles(comparison, lambda name: column_title(name, titles) if name in criteria else name)
+
+
+def comparison_html(comparison: Comparison) -> Markup:
+    """Return a comparison for a notebook: the conclusion, a table with a chart of each difference, and notes."""
+    shown = title_criteria(comparison)
+    rows = _section_rows(_main_changes(shown))
+    heads = [*COMPARISON_HEADERS, ""]
+    cells = [(*row.cells, row.chart) for row in rows]
+    moved = [
+        f"{case.case}: "
+        + ", ".join(f"{name} {_case_number(old)} → {_case_number(new)}" for name, (old, new) in changes)
+        for case in shown.changed_cases
+        if (changes := list(case.changes.items()))
+    ]
+    parts = [html_table(heads, cells), html_sentences([conclusion(shown), *comparison_notes(shown)])]
+    if moved:
+        parts += [Markup("<p>Cases that changed most</p>"), html_sentences(moved)]
+    title = f"{shown.before} → {shown.after}, {format_case_count(shown.cases)} in both"
+    return html_result(title, [*parts, html_sentences([shown.interval_note])])
 
 
 def comparison_rows(changes: Sequence[ColumnChange]) -> Iterator[tuple[str, ...]]:
@@ -157,7 +196,9 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         notes.append(f"{_count_cases(len(comparison.unscored_cases), 'has', 'have')} no score in either run: {named}.")
     notes += [sentence for change in comparison.changes if (sentence := _lost_scores_sentence(change))]
     if comparison.group is None:
-        notes.append("The cases name no source: each is taken as independent of the others (--group says otherwise).")
+        notes.append(
+            "The cases name no source: each is taken as independent of the others (--group or group= says otherwise)."
+        )
     return notes
 
 
@@ -190,7 +231,7 @@ def format_p_value(p: float | None) -> str:
     return "–" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _format_amount(difference: Estimate, word: str) -> str:
+def _format_amount(difference: Interval, word: str) -> str:
     value, low, high = difference.value, difference.low, difference.high
     assert value is not None
     if low is None or high is None:
@@ -250,7 +291,7 @@ def _lost_scores_sentence(change: ColumnChange) -> str:
     return f"{lost}: not even the lowest or highest {change.name} for each would turn the result."
 
 
-def _is_regression(difference: Estimate, margin: float) -> bool:
+def _is_regression(difference: Interval, margin: float) -> bool:
     return difference.high is not None and difference.high < -margin - EQUALITY_TOLERANCE
 
 
@@ -343,18 +384,19 @@ def compare_runs(ledger: Ledger, record: RunRecord, other: RunRecord, group: str
         UsageError: The runs have no case in common.
     """
     before, after = load_compared_run(ledger, other.id), load_compared_run(ledger, record.id)
-    comparison = compare(
-        before.scores,
-        after.scores,
-        ComparisonOptions(group=group),
-        graded=match_grades(before, after),
-        warnings=describe_run_differences(before, after),
-    )
-    titles = criterion_titles((*other.rubrics, *record.rubrics))
+    comparison = compare_loaded(before, after, ComparisonOptions(group=group))
+    titles = criterion_titles(comparison.rubrics)
     cases = [case.case for case in comparison.changed_cases]
     return RunComparison(
         with_titles(comparison, lambda name: column_title(name, titles)), _case_pictures(ledger, record, other, cases)
     )
+
+
+def compute_comparison(address: str, new: str, old: str) -> ComparisonSection:
+    """Compare two runs for a page; takes an address and ids, which can be sent to another process."""
+    with Ledger.open(address, read_only=True) as ledger:
+        later, earlier = ledger.run(new), ledger.run(old)
+        return comparison_section(compare_runs(ledger, later, earlier), earlier, RunData(later))
 
 
 def _case_pictures(
@@ -394,10 +436,6 @@ def comparison_section(compared: RunComparison, other: RunRecord, gathered: RunD
     for shots in compared.shots.values():
         for _, digest in shots:
             gathered.pictures.setdefault(digest, len(gathered.pictures))
-    main = comparison.select_kinds(ColumnKind.OVERALL, ColumnKind.PASSED, GRADE, ColumnKind.CRITERION)
-    assertions = [change for change in comparison.select_kinds(ColumnKind.ASSERTION) if change.is_significant][
-        :_MAX_ASSERTIONS
-    ]
     place = {case: number for number, case in reversed(list(enumerate(gathered.index.case)))}
     movers = [
         ChangedCase(
@@ -415,11 +453,18 @@ def comparison_section(compared: RunComparison, other: RunRecord, gathered: RunD
     return ComparisonSection(
         escape_hidden(other.name),
         use_minus_sign(escape_hidden(conclusion(comparison))),
-        tuple(_section_rows([*main, *assertions])),
+        tuple(_section_rows(_main_changes(comparison))),
         tuple(movers),
         tuple(use_minus_sign(escape_hidden(note)) for note in comparison_notes(comparison)),
         f"{comparison.interval_note} {COMPARISON_LEGEND}",
     )
+
+
+def _main_changes(comparison: Comparison) -> list[ColumnChange]:
+    """Return overall numbers, criteria, and assertions with a shown change."""
+    assertions = [change for change in comparison.select_kinds(ColumnKind.ASSERTION) if change.is_significant]
+    main = comparison.select_kinds(ColumnKind.OVERALL, ColumnKind.PASSED, GRADE, ColumnKind.CRITERION)
+    return [*main, *assertions[:_MAX_ASSERTIONS]]
 
 
 def _section_rows(columns: Sequence[ColumnChange]) -> list[ComparisonRow]:

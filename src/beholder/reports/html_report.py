@@ -1,38 +1,42 @@
 """The HTML report: a run as one file that opens from disk, without network or server.
 
 `write_report` keeps the file within a size limit. Pictures are the thumbnails of the ledger, reduced until they fit;
-then texts are cut. Style sheets and scripts are bundled into one `<style>` and one `<script>` under a content-security
-policy that allows nothing else. `make_environment` is the Jinja environment that the web app uses too: all text is
-escaped, and characters that hide or reorder letters are shown as escapes.
+then texts are cut; then only the flagged and the worst verdicts have their details and pictures in it. Style sheets and
+scripts are bundled into one `<style>` and one `<script>` under a content-security policy that allows nothing else.
+`make_environment` is the Jinja environment that the web app uses too: all text is escaped, and characters that hide or
+reorder letters are shown as escapes.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import json
 import math
 import re
 import tempfile
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
+from itertools import accumulate, islice
 from typing import IO
 from urllib.parse import urlencode
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from beholder.images.prepare import THUMBNAIL_SIDE
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
 from beholder.reports import charts
 from beholder.reports.comparison import ChangedCase, ComparisonSection, compare_runs, comparison_section
-from beholder.reports.formatting import format_interval, format_number
+from beholder.reports.pictures import (
+    BLOCK_OVERHEAD,
+    PictureDetail,
+    ReportPictures,
+    estimate_picture_bytes,
+    write_pictures,
+)
 from beholder.reports.run_data import (
     ExampleVerdict,
     ProgressCallback,
@@ -47,12 +51,14 @@ from beholder.reports.text import (
     criterion_titles,
     escape_hidden,
     flag_title,
+    format_interval,
+    format_number,
     humanize,
     humanize_state,
     script_json,
     use_minus_sign,
 )
-from beholder.statistics.bootstrap import Estimate
+from beholder.statistics.bootstrap import Interval
 from beholder.verdicts.verdict import format_count
 
 STYLE_SHEETS = ("beholder.css", "compare-view.css", "charts.css", "report.css")
@@ -131,167 +137,18 @@ def _format_number_filter(value: float | None, places: int = 3) -> str:
     return use_minus_sign(format_number(value, places))
 
 
-def _format_interval_filter(estimate: Estimate, places: int = 3) -> str:
+def _format_interval_filter(estimate: Interval, places: int = 3) -> str:
     return use_minus_sign(format_interval(estimate, places))
-
-
-THREADS = 2
-BLOCK_BYTES = 400_000  # of base64 in a block of pictures; the page parses a block when it needs one of its pictures
-BLOCK_OVERHEAD = 80  # bytes of markup around a block
-_SAMPLE_SIZE = 40  # pictures from which the size of all is estimated
-_SIZE_MARGIN = 1.04  # error of the estimate that is allowed for, so that a second try is rare
-_BATCH = 64  # pictures that are reduced at a time, so that memory stays bounded
-_WEBP_METHOD = 2  # effort of the encoder: 4 makes a picture 4 % smaller and takes 20 % longer
-
-
-@dataclass(frozen=True, slots=True)
-class PictureDetail:
-    """Size limit of pictures: pixels of the longer side, and WebP quality (None: as the ledger has it)."""
-
-    side: int
-    quality: int | None = None
-
-    @property
-    def description(self) -> str:
-        return f"at most {self.side} pixels wide and high" + (
-            "" if self.quality is None else f", WebP quality {self.quality}"
-        )
-
-
-DETAIL_LEVELS = (PictureDetail(THUMBNAIL_SIDE), *(PictureDetail(side, 32 + side // 12) for side in range(448, 32, -32)))
-
-
-@dataclass(frozen=True, slots=True)
-class ReportPictures:
-    """Pictures in a file, as blocks of JSON arrays of base64 texts.
-
-    Attributes:
-        detail: The size limit that they were reduced to.
-        size: Bytes in the page, with the markup around blocks and the list of missing pictures.
-        starts: Number of the first picture of each block.
-        missing: Numbers of pictures that the ledger does not have.
-        lengths: Bytes of each block in the file.
-    """
-
-    detail: PictureDetail
-    size: int
-    starts: tuple[int, ...]
-    missing: frozenset[int] = frozenset()
-    lengths: tuple[int, ...] = field(default=(), repr=False)
-
-    def blocks(self, file: IO[bytes]) -> Iterator[str]:
-        """Read the blocks back from the file."""
-        file.seek(0)
-        for length in self.lengths:
-            yield file.read(length).decode("ascii")
-
-
-def min_picture_bytes(ledger: Ledger, digests: Sequence[str]) -> int:
-    """Estimate the bytes that the pictures need in the page with the least detail."""
-    return round(_estimate_bytes(ledger, digests, DETAIL_LEVELS[-1]) * _SIZE_MARGIN)
-
-
-def write_pictures(
-    ledger: Ledger, digests: Sequence[str], max_bytes: int, file: IO[bytes], watch: ProgressCallback = no_progress
-) -> ReportPictures:
-    """Write pictures with as much detail as fits, or with the least detail where nothing fits.
-
-    Args:
-        ledger: The ledger with the thumbnails.
-        digests: Of the image files, in the order of their numbers on the page.
-        max_bytes: Size limit in the page.
-        file: Where the blocks are written.
-        watch: Told of progress.
-    """
-    at = bisect_left(
-        DETAIL_LEVELS, True, key=lambda detail: _estimate_bytes(ledger, digests, detail) * _SIZE_MARGIN <= max_bytes
-    )
-    for detail in DETAIL_LEVELS[at:-1]:
-        made = _write_blocks(ledger, digests, detail, file, max_bytes, watch)
-        if made is not None:
-            return made
-    made = _write_blocks(ledger, digests, DETAIL_LEVELS[-1], file, None, watch)
-    assert made is not None
-    return made
-
-
-def _write_blocks(
-    ledger: Ledger,
-    digests: Sequence[str],
-    detail: PictureDetail,
-    file: IO[bytes],
-    max_bytes: int | None,
-    watch: ProgressCallback,
-) -> ReportPictures | None:
-    """Write all pictures; return None as soon as they exceed `max_bytes`."""
-    import pybase64
-
-    file.seek(0)
-    file.truncate()
-    size, starts, lengths, missing = BLOCK_OVERHEAD, [0], [0], set()
-    for number, data in enumerate(_make_pictures(ledger, digests, detail)):
-        if data is None:
-            missing.add(number)
-        text = b"" if data is None else pybase64.b64encode(data)
-        if lengths[-1] + len(text) > BLOCK_BYTES and lengths[-1]:
-            lengths[-1] += file.write(b"]")
-            starts.append(number)
-            lengths.append(0)
-            size += BLOCK_OVERHEAD
-        lengths[-1] += file.write((b'["' if number == starts[-1] else b',"') + text + b'"')
-        size += _encoded_size(data, number)
-        watch("making pictures", number + 1, len(digests))
-        if max_bytes is not None and size > max_bytes:
-            return None
-    lengths[-1] += file.write(b"]" if digests else b"[]")
-    return ReportPictures(detail, size, tuple(starts), frozenset(missing), tuple(lengths))
-
-
-def _make_pictures(ledger: Ledger, digests: Sequence[str], detail: PictureDetail) -> Iterator[bytes | None]:
-    """Yield the pictures in order, None for one that the ledger does not have."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        for start in range(0, len(digests), _BATCH):
-            batch = digests[start : start + _BATCH]
-            kept = ledger.has_thumbnail(batch)
-            stored = [ledger.thumbnail(digest) if digest in kept else None for digest in batch]
-            yield from pool.map(partial(_reduce_picture, detail=detail), stored)
-
-
-def _estimate_bytes(ledger: Ledger, digests: Sequence[str], detail: PictureDetail) -> float:
-    """Estimate bytes in the page from an evenly spaced sample of pictures; exact where there are few."""
-    step = max(1, len(digests) // _SAMPLE_SIZE)
-    sample = digests[::step]
-    sizes = [_encoded_size(data, len(digests)) for data in _make_pictures(ledger, sample, detail)]
-    return BLOCK_OVERHEAD + sum(sizes) / max(1, len(sample)) * len(digests)
-
-
-def _encoded_size(data: bytes | None, number: int) -> int:
-    """Return the bytes of a picture in the page: base64 in quotes, a comma, and a missing one's number in a list."""
-    return 4 * ((len(data) + 2) // 3) + 3 if data is not None else 3 + len(str(number)) + 1
-
-
-def _reduce_picture(stored: bytes | None, detail: PictureDetail) -> bytes | None:
-    """Return the picture reduced to `detail`, or as it is if that is smaller; None for one that cannot be read."""
-    if stored is None or detail.quality is None:
-        return stored
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(io.BytesIO(stored), formats=["WEBP"]) as opened:
-            picture = opened.convert("RGB")
-    except (UnidentifiedImageError, OSError, ValueError):
-        return None
-    share = detail.side / max(picture.size)
-    if share < 1:
-        size = (max(1, round(picture.width * share)), max(1, round(picture.height * share)))
-        picture = picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
-    out = io.BytesIO()
-    picture.save(out, "WEBP", quality=detail.quality, method=_WEBP_METHOD)
-    return out.getvalue() if share < 1 or out.tell() < len(stored) else stored
 
 
 # Characters that texts are cut to, one after the other, where reduced pictures are not enough.
 TEXT_LENGTHS = (1200, 400, 160, 60)
+
+# Where even that is not enough, the details and pictures of the best verdicts are left out. How long the texts of the
+# others are, and how large their pictures at least:
+KEPT_TEXT_LENGTH = 400
+KEPT_PICTURES = PictureDetail(192, 48)
+_SAMPLED_DETAILS = 400  # verdicts from which the size of all is estimated
 
 _DETAILS_PER_BLOCK = 64  # verdicts; the page parses a block when it needs one of them
 _SPARE_BYTES = 20_000  # for the part of the page that depends on the pictures: starts of blocks, notes
@@ -324,7 +181,8 @@ def write_report(
         ledger: The ledger that has the run.
         record: The run.
         out: Where the page is written.
-        max_mb: Size limit in million bytes: pictures lose detail first, then texts are cut; no case is left out.
+        max_mb: Size limit in million bytes. Pictures lose detail first, then texts are cut; where that is not enough,
+            only the flagged and the worst verdicts have details and pictures, and the others stay in the list.
         group: Name of the group of cases that belong together (clusters of the bootstrap); else `source`.
         other: An older run to compare with.
         watch: Told of progress.
@@ -338,30 +196,39 @@ def write_report(
             None if other is None else comparison_section(compare_runs(ledger, record, other, group), other, gathered)
         )
         parts = partial(_render_parts, gathered, summarize_run(gathered, group), changed)
-        digests = list(gathered.pictures)
         left = int(max_mb * 1_000_000) - sum(map(len, parts((), (), None, ()))) - _SPARE_BYTES
-        texts, cut = _fit_details(details, shorter, left - min_picture_bytes(ledger, digests))
-        pictures = write_pictures(ledger, digests, left - _details_size(texts), shots, watch)
-        if _details_size(texts) + pictures.size > left:  # the estimate was too low; now their size is known
-            texts, cut = _fit_details(details, shorter, left - pictures.size)
-        notes = _report_notes(max_mb, cut, len(pictures.missing), len(digests))
+        texts, cut = _fit_details(details, shorter, left - estimate_picture_bytes(ledger, list(gathered.pictures)))
+        if texts is not None:
+            pictures = write_pictures(ledger, list(gathered.pictures), left - _details_size(texts), shots, watch)
+            if _details_size(texts) + pictures.size > left:  # the estimate was too low; now their size is known
+                texts, cut = _fit_details(details, shorter, left - pictures.size)
+        if texts is None:
+            _keep_most_important(ledger, gathered, changed, details, shorter, left)
+            texts, cut = shorter, KEPT_TEXT_LENGTH
+            pictures = write_pictures(ledger, list(gathered.pictures), left - _details_size(texts), shots, watch)
+        notes = _report_notes(max_mb, cut, gathered, len(pictures.missing))
+        page = partial(parts, pictures=pictures)
         if _details_size(texts) + pictures.size > left:
             notes = _add_size_note(
-                notes, max_mb, parts(_split_detail_blocks(texts), pictures.blocks(shots), pictures, notes)
+                notes, max_mb, page(_split_detail_blocks(texts), pictures.blocks(shots), notes=notes)
             )
-        written = sum(
-            out.write(part) for part in parts(_split_detail_blocks(texts), pictures.blocks(shots), pictures, notes)
-        )
-    detail = pictures.detail.description if len(digests) > len(pictures.missing) else ""
+        written = sum(map(out.write, page(_split_detail_blocks(texts), pictures.blocks(shots), notes=notes)))
+    detail = pictures.detail.description if len(gathered.pictures) > len(pictures.missing) else ""
     return WrittenReport(written, gathered.cases, len(gathered.index), detail, notes)
 
 
-def _report_notes(max_mb: float, cut: int | None, lost: int, of: int) -> tuple[str, ...]:
+def _report_notes(max_mb: float, cut: int | None, gathered: RunData, lost: int) -> tuple[str, ...]:
     notes = []
+    if gathered.kept is not None:
+        notes.append(
+            f"Reasons and pictures are here for {len(gathered.kept):,} of {len(gathered.index):,} verdicts, those with "
+            f"a flag or without a score and the worst, because the page is to stay under {max_mb:g} MB. The numbers "
+            "above and the list are of all."
+        )
     if cut is not None:
         notes.append(f"Texts are cut to {cut} characters, because the page is to stay under {max_mb:g} MB.")
     if lost:
-        notes.append(_missing_pictures_note(lost, of))
+        notes.append(_missing_pictures_note(lost, len(gathered.pictures)))
     return tuple(notes)
 
 
@@ -369,16 +236,12 @@ def _add_size_note(notes: tuple[str, ...], max_mb: float, page: Iterator[bytes])
     """Add a note if the page exceeds its limit: without the spare bytes it may still be within."""
     if sum(map(len, page)) <= max_mb * 1_000_000:
         return notes
-    return (
-        *notes,
-        f"The page is larger than {max_mb:g} MB although pictures and texts have the least detail there is; no case "
-        "was left out.",
-    )
+    return (*notes, f"The page is larger than {max_mb:g} MB: its numbers and the list of all cases take that much.")
 
 
 def _missing_pictures_note(lost: int, of: int) -> str:
     if lost == of:
-        return "There are no pictures: the ledger keeps none for this run (it was made with --no-thumbnails)."
+        return "There are no pictures: the ledger keeps none for this run (it was made without thumbnails)."
     return f"{format_count(lost, 'picture')} of {of} are missing: the ledger has none of them."
 
 
@@ -392,24 +255,92 @@ def _details_size(details: IO[bytes]) -> int:
     return size + math.ceil(lines / _DETAILS_PER_BLOCK) * BLOCK_OVERHEAD
 
 
-def _fit_details(details: IO[bytes], shorter: IO[bytes], max_bytes: int) -> tuple[IO[bytes], int | None]:
+def _fit_details(details: IO[bytes], shorter: IO[bytes], max_bytes: int) -> tuple[IO[bytes] | None, int | None]:
     """Cut texts as far as necessary, into `shorter`.
 
     Returns:
-        The file to use, and the characters that texts were cut to (None: not cut).
+        The file to use (None: no cut is enough), and the characters that texts were cut to (None: not cut).
     """
-    if _details_size(details) <= max_bytes:
+    size = _details_size(details)
+    if size <= max_bytes:
         return details, None
+    details.seek(0)
+    step = max(1, sum(1 for _ in details) // _SAMPLED_DETAILS)
+    details.seek(0)
+    sample = list(islice(details, 0, None, step))
+    error = 0.98 if step > 1 else 1.0  # of the estimate that is allowed for: whether it fits is seen when it is done
     for longest in TEXT_LENGTHS:
+        share = sum(len(_cut_line(line, longest)) for line in sample) / sum(map(len, sample))
+        if share * size * error > max_bytes:
+            continue
         shorter.seek(0)
         shorter.truncate()
         details.seek(0)
-        for line in details:
-            cut = truncate_detail(json.loads(line), longest)
-            shorter.write(json.dumps(cut, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+        shorter.writelines(_cut_line(line, longest) for line in details)
         if _details_size(shorter) <= max_bytes:
+            return shorter, longest
+    return None, None
+
+
+def _cut_line(line: bytes, longest: int, pictures: Callable[[int], int] = int) -> bytes:
+    """Return a line of the details with texts cut to `longest` characters, and its pictures numbered anew."""
+    detail = truncate_detail(json.loads(line), longest)
+    images = detail.get("images")
+    for image in images if isinstance(images, list) else ():
+        if "picture" in image:
+            image["picture"] = pictures(image["picture"])
+    return json.dumps(detail, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _keep_most_important(
+    ledger: Ledger,
+    gathered: RunData,
+    changed: ComparisonSection | None,
+    details: IO[bytes],
+    shorter: IO[bytes],
+    max_bytes: int,
+) -> None:
+    """Write the details of as many verdicts as fit with their pictures into `shorter`, the most important ones first.
+
+    These are the cases that changed most, those with a flag or without a score, then the worst. `gathered` keeps the
+    pictures of these alone.
+    """
+    index, digests = gathered.index, list(gathered.pictures)
+    movers = () if changed is None else changed.movers
+    moved = {mover.number for mover in movers}
+    numbers: dict[int, int] = {}  # of the pictures on the page, by their numbers so far
+
+    def number(picture: int) -> int:
+        return numbers.setdefault(picture, len(numbers))
+
+    def importance(at: int) -> tuple[bool, bool, float]:
+        score = index.score[at]
+        return at not in moved, score is not None and not index.flagged[at], -1.0 if score is None else score
+
+    for mover in movers:
+        for _, digest in mover.shots:
+            number(gathered.pictures[digest])
+    picture_bytes = estimate_picture_bytes(ledger, digests, KEPT_PICTURES) / max(1, len(digests))
+    details.seek(0)
+    starts = [0, *accumulate(map(len, details))]
+    size, kept = 2 * BLOCK_OVERHEAD + len(numbers) * picture_bytes, []
+    shorter.seek(0)
+    shorter.truncate()
+    for at in sorted(range(len(index)), key=importance):
+        details.seek(starts[at])
+        line = _cut_line(details.readline(), KEPT_TEXT_LENGTH, number)
+        size += len(line) + 5 * line.count(b"<") + len(f"{at},") + BLOCK_OVERHEAD / _DETAILS_PER_BLOCK
+        if size + len(numbers) * picture_bytes > max_bytes:
             break
-    return shorter, longest
+        shorter.write(line)
+        kept.append(at)
+    # Pictures of the verdict that did not fit were numbered last, and may stay.
+    gathered.pictures = {digests[old]: new for old, new in numbers.items()}
+    gathered.kept = kept
+    pictured: list[list[int]] = [[] for _ in index.pictured]
+    for at in kept:
+        pictured[at] = [numbers[picture] for picture in index.pictured[at]]
+    index.pictured = pictured
 
 
 def _split_detail_blocks(details: IO[bytes]) -> Iterator[str]:
@@ -446,6 +377,7 @@ def _render_parts(
             **gathered.index.to_dict(),
             "questions": [escape_hidden(text) for text in gathered.questions.texts],
             "block": _DETAILS_PER_BLOCK,
+            **({} if gathered.kept is None else {"kept": gathered.kept}),
             "starts": list(pictures.starts) if pictures else [],
             "missing": sorted(pictures.missing) if pictures else [],
             "titles": {escape_hidden(key): title for key, title in criterion_titles(gathered.record.rubrics).items()}

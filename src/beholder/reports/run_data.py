@@ -15,7 +15,7 @@ from beholder.judges.audit import DISAGREE, NOT_AUDITED
 from beholder.ledger.encoding import FACET_STYLE
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.query import Tally
-from beholder.ledger.types import LEFT_OPEN, RunRecord, StoredVerdict
+from beholder.ledger.types import RunRecord, StoredVerdict
 from beholder.reports.text import escape_hidden, escape_hidden_values, truncate
 from beholder.statistics.data import Scores, tabulate_verdicts
 from beholder.verdicts.verdict import Verdict, quote_value
@@ -38,12 +38,6 @@ class StringTable:
 
     def __len__(self) -> int:
         return len(self._numbers)
-
-
-def verdict_state(stored: StoredVerdict) -> str:
-    """Return the outcome of a verdict, or `left_open` for a scored one without a score."""
-    verdict = stored.verdict
-    return LEFT_OPEN if verdict.scored and verdict.score is None else str(verdict.outcome)
 
 
 def verdict_detail(
@@ -201,7 +195,7 @@ class VerdictIndex:
         verdict, number = stored.verdict, len(self)
         self.case.append(escape_hidden(verdict.case))
         self.rubric.append(self.rubrics.number(escape_hidden(verdict.rubric)))
-        self.state.append(verdict_state(stored))
+        self.state.append(str(stored.verdict.outcome))
         self.score.append(verdict.score)
         self.grade.append(None if verdict.grade is None else escape_hidden(verdict.grade))
         self.passed.append(verdict.passed)
@@ -238,6 +232,7 @@ class RunData:
         pictures: Number of each image file, by its digest, in order of appearance.
         lacks: Verdicts without a score, by their state.
         corrections: By (place, what the judge said, the value that is used, why).
+        kept: Verdicts whose details and pictures are in the page, in the order of the details; None for all.
     """
 
     record: RunRecord
@@ -253,6 +248,7 @@ class RunData:
     lacks: dict[str, FindingCount] = field(default_factory=dict)
     scores: Scores = field(default_factory=lambda: Scores("", (), {}))
     cases: int = 0
+    kept: list[int] | None = None
 
 
 def collect_run_data(
@@ -293,9 +289,7 @@ def _record_verdict(gathered: RunData, stored: StoredVerdict) -> int:
     gathered.tally.add(stored)
     gathered.versions[verdict.rubric] = verdict.rubric_version
     if verdict.score is None:
-        gathered.lacks.setdefault(verdict_state(stored), FindingCount()).add(
-            number, verdict, verdict.detail or verdict.missing_score_reason.removeprefix("not measured, ")
-        )
+        gathered.lacks.setdefault(str(verdict.outcome), FindingCount()).add(number, verdict, verdict.detail)
     _record_findings(gathered, number, verdict)
     return number
 

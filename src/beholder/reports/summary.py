@@ -18,10 +18,9 @@ import numpy as np
 
 from beholder.ledger.encoding import FACET_STYLE
 from beholder.ledger.types import RunRecord
-from beholder.reports.formatting import run_state
 from beholder.reports.run_data import AUDIT_FLAGS, AskedAssertion, ExampleVerdict, FindingCount, RunData
-from beholder.reports.text import column_title, criterion_titles, escape_hidden
-from beholder.statistics.bootstrap import ClusterBootstrap, Estimate, estimate_means, sum_by_group
+from beholder.reports.text import column_title, criterion_titles, escape_hidden, run_state
+from beholder.statistics.bootstrap import ClusterBootstrap, Interval, estimate_means, sum_by_group
 from beholder.statistics.data import SOURCE_GROUP, Column, ColumnKind, Floats, Scores, select_group
 from beholder.verdicts.verdict import format_count
 
@@ -45,7 +44,7 @@ class ScoreHistogram:
     scale: tuple[float, float]
     bins: tuple[HistogramBin, ...]
     count: int
-    mean: Estimate
+    mean: Interval
 
     @property
     def places(self) -> int:
@@ -60,7 +59,7 @@ class GroupSplitRow:
     value: str
     cases: int
     scored: int
-    means: Mapping[str, Estimate]
+    means: Mapping[str, Interval]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class RunFigures:
 
     overall: tuple[ScoreHistogram, ...]
     criteria: tuple[ScoreHistogram, ...]
-    passed: Mapping[str, Estimate]
+    passed: Mapping[str, Interval]
     splits: tuple[GroupSplit, ...]
     method: str
     unsplit: tuple[str, ...] = ()
@@ -145,14 +144,14 @@ def compute_figures(gathered: RunData, group: str | None = None) -> RunFigures:
     )
 
 
-def mean_estimates_of(bootstrap: ClusterBootstrap, columns: Mapping[str, Floats]) -> dict[str, Estimate]:
+def mean_estimates_of(bootstrap: ClusterBootstrap, columns: Mapping[str, Floats]) -> dict[str, Interval]:
     """Return the mean of each column with its interval, ignoring nan, all on the same bootstrap samples."""
     if not columns or not bootstrap.size:
         return {}
     return dict(zip(columns, estimate_means(bootstrap, sum_by_group(bootstrap, list(columns.values()))), strict=True))
 
 
-def _histogram(column: Column, mean: Estimate, titles: Mapping[str, str]) -> ScoreHistogram:
+def _histogram(column: Column, mean: Interval, titles: Mapping[str, str]) -> ScoreHistogram:
     values = column.values[~np.isnan(column.values)]
     low, high = column.scale or ((float(values.min()), float(values.max())) if len(values) else (0.0, 1.0))
     title = column_title(column.name, titles)
@@ -197,7 +196,7 @@ def _split_group(
     name: str,
     columns: Sequence[Column],
     spreads: Mapping[str, ScoreHistogram],
-    means: Mapping[str, Estimate],
+    means: Mapping[str, Interval],
 ) -> GroupSplit:
     members = np.asarray(scores.groups[name])
     overall = [column for column in columns if column.kind is ColumnKind.OVERALL] or list(columns[:1])

@@ -1,10 +1,8 @@
-"""Text for people: untrusted text made safe to show, and titles for keys.
+"""Text for people: untrusted text made safe to show, titles for keys, numbers, intervals, tables and run states.
 
 Text from models, cases and files may hold control characters. `printable` makes it safe for a terminal, `escape_hidden`
 for a page (escaping for HTML is left to the template). `humanize`, `column_title` and `flag_title` turn the keys of
-criteria, columns and flags into what people read.
-
-The command line imports this module at start: standard library only.
+criteria, columns and flags into what people read. Numbers are rounded half up; a missing one is a dash.
 """
 
 from __future__ import annotations
@@ -13,7 +11,16 @@ import json
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from beholder.ledger.types import INTERRUPTED, RunRecord
+from beholder.verdicts.verdict import round_half_up
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from beholder.statistics.bootstrap import Interval
 
 
 def printable(text: str, *, lines: bool = False) -> str:
@@ -54,7 +61,9 @@ def escape_hidden_values(value: object, longest: int | None = None) -> object:
     """Return JSON values with `escape_hidden` applied to all keys and texts, and texts cut to `longest` characters."""
     if isinstance(value, str):
         return escape_hidden(value if longest is None else truncate(value, longest))
-    if isinstance(value, Mapping):
+    if value is None or isinstance(value, int | float):  # most values: asking for a `Mapping` takes long
+        return value
+    if isinstance(value, dict | Mapping):
         return {escape_hidden(str(key)): escape_hidden_values(inner, longest) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [escape_hidden_values(inner, longest) for inner in value]
@@ -79,7 +88,7 @@ def humanize(key: str) -> str:
 
 def humanize_state(state: str) -> str:
     """Return the state of a verdict as people read it: `over budget` for `over_budget`."""
-    return "not measured" if state == "left_open" else state.replace("_", " ")
+    return state.replace("_", " ")
 
 
 def criterion_titles(rubrics: Iterable[Mapping[str, object]]) -> dict[str, str]:
@@ -150,10 +159,11 @@ FLAG_TITLES = {
     "rating_changed": "rating changed later",
     "reason_length": "reason too short or too long",
     "reduced_to_8_bit": "reduced to 8 bits",
-    "repair_asked": "asked to mend its answer",
+    "repair_asked": "asked to correct its answer",
     "rotated_upright": "image turned upright",
     "score_in_odd_form": "score in an odd form",
     "sister_criteria": "criteria of other rubrics set aside",
+    "schema_ignored": "server ignored the form of answers",
     "structured_output_unavailable": "server cannot hold answers to a form",
     "tie": "jurors tied",
 }
@@ -173,3 +183,51 @@ def flag_title(key: str) -> str:
 
 
 MAX_REPORT_MB = 25.0  # default size limit of an HTML report; 1 MB is a million bytes
+
+
+def format_number(value: float | None, places: int = 3) -> str:
+    """Return a number such as `0.650`; a dash for None."""
+    if value is None:
+        return "–"
+    return f"{round_half_up(float(value), places) + 0.0:.{places}f}"  # + 0.0: no minus before a zero
+
+
+def format_interval(estimate: Interval, places: int = 3) -> str:
+    """Return `0.650 (0.591 to 0.702)`; only the value where there is no interval, `not defined` where no value."""
+    if estimate.value is None:
+        return "not defined"
+    value = format_number(estimate.value, places)
+    if estimate.low is None or estimate.high is None:
+        return value
+    return f"{value} ({format_number(estimate.low, places)} to {format_number(estimate.high, places)})"
+
+
+def numbers_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Return a table without borders: the first column is text, aligned left; the others are numbers, aligned right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for at, header in enumerate(headers):
+        table.add_column(Text(printable(header)), justify="left" if at == 0 else "right", no_wrap=at > 0)
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table
+
+
+def print_table(table: Table) -> None:
+    """Print a table; on a narrow terminal its lines wrap rather than lose digits."""
+    from rich.console import Console
+
+    console = Console(highlight=False, emoji=False)
+    wanted = console.measure(table, options=console.options.update(width=1000)).maximum
+    console.width = max(console.width, wanted)
+    console.print(table)
+
+
+REVIEW_OPEN = "open"
+
+
+def run_state(record: RunRecord) -> str:
+    """Return the state as the ledger has it, except that an unfinished review is `open`, not `interrupted`."""
+    return REVIEW_OPEN if record.state == INTERRUPTED and record.is_review else record.state

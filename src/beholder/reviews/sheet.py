@@ -3,6 +3,10 @@
 The answers pass the same checks and scoring as a judge's. They are texts by the name of their question, as a form sends
 them: `RUBRIC:CRITERION` for a score, `RUBRIC:CRITERION:ASSERTION` for yes or no, `RUBRIC::FINDING` for a list with one
 entry per line, and `comment`. A question without an answer, or with `n/a`, counts as not answered.
+
+A new kind of question is needed in five places: its name here (`question_names`, or drafts refuse it), its scoring
+(`score_answers`, `answers_from_verdict`), its form (`web/pages/review_form.py`), `web/templates/review_case.html`, and
+`web/static/review.js`, which follows a person's answers.
 """
 
 from __future__ import annotations
@@ -20,8 +24,7 @@ from beholder.cases.case import Case, FieldValue
 from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import Entry, RunRecord
-from beholder.reviews.queue import case_label
-from beholder.reviews.review import Review
+from beholder.reviews.review import Review, case_label
 from beholder.rubrics.load import find_style
 from beholder.rubrics.prompt import NO, NOT_APPLICABLE, YES, offers_not_applicable
 from beholder.rubrics.rubric import Assertion, Criterion, Rubric, Style
@@ -94,10 +97,10 @@ def load_rating(ledger: Ledger, review: Review, case: str) -> Rating:
         if (verdict := rater_verdicts.get(rubric.name)) is not None:
             answers |= (
                 answers_from_verdict(rubric, verdict)
-                if verdict.scored
+                if verdict.answered
                 else clean_answers(sheet, _draft_answers(verdict))
             )
-    saved = tuple(verdict for verdict in rater_verdicts.values() if verdict.scored)
+    saved = tuple(verdict for verdict in rater_verdicts.values() if verdict.answered)
     return Rating(sheet, answers, saved, stored_case, judge_verdicts, judged[0].position)
 
 
@@ -124,7 +127,7 @@ def record_rating(ledger: Ledger, review: Review, case: str, answers: FormAnswer
     all_cases = ledger.run(review.run).total // len(verdicts)
 
     def decide(before: Sequence[Verdict]) -> list[Entry]:
-        if any(verdict.scored for verdict in before):
+        if any(verdict.answered for verdict in before):
             verdicts[:] = [replace(verdict, flags=(*verdict.flags, _CHANGED_FLAG)) for verdict in verdicts]
         return _rating_entries(rating, verdicts)
 
@@ -161,7 +164,7 @@ def record_draft(ledger: Ledger, review: Review, case: str, answers: FormAnswers
 
     def decide(before: Sequence[Verdict]) -> list[Entry]:
         nonlocal already_saved
-        already_saved = any(verdict.scored for verdict in before)
+        already_saved = any(verdict.answered for verdict in before)
         outdated = any(_is_newer(_draft_answers(verdict).get(_REVISION_KEY, ""), revision) for verdict in before)
         return [] if already_saved or outdated else _rating_entries(rating, drafts)
 
@@ -172,7 +175,7 @@ def record_draft(ledger: Ledger, review: Review, case: str, answers: FormAnswers
 def _score_rating(rating: Rating, review: Review, answers: FormAnswers) -> list[Verdict]:
     """Return the verdicts, one for each rubric. Raises `UsageError` with what is wrong with the answers."""
     verdicts = [score_answers(rubric, rating.case.id, review.judge, answers) for rubric in rating.sheet.rubrics]
-    problems = [verdict.detail for verdict in verdicts if not verdict.scored]
+    problems = [verdict.detail for verdict in verdicts if not verdict.answered]
     if problems:
         raise UsageError(f"The answers cannot be scored: {'; '.join(problems)}.")
     return verdicts
@@ -180,7 +183,10 @@ def _score_rating(rating: Rating, review: Review, answers: FormAnswers) -> list[
 
 def _rating_entries(rating: Rating, verdicts: Sequence[Verdict]) -> list[Entry]:
     # Of images that were given as bytes the ledger has only the kind; it must stay that, and not become a path.
-    images = {role: b"" if source == "bytes:" else source for role, source in rating.case.images.items()}
+    images = {
+        role: tuple(b"" if source == "bytes:" else source for source in rating.case.sources(role))
+        for role in rating.case.images
+    }
     case = replace(rating.case, images=images)
     judged = {verdict.rubric: verdict for verdict in rating.judge_verdicts}
     return [
@@ -211,7 +217,7 @@ def _is_newer(stored: str, revision: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ReviewSheet:
-    """What a rater sees of a case: rubrics, texts and the roles of its images.
+    """What a rater sees of a case: rubrics, texts and the roles of its images, one for each image in order.
 
     It is blind: `label` replaces the id of the case, which may name the model under test, and nothing of the judge's
     verdicts is in it.
@@ -239,7 +245,7 @@ def build_sheet(record: RunRecord, case: Case, verdicts: Sequence[Verdict], labe
     names = dict.fromkeys(field.name for rubric in rubrics for field in rubric.fields)
     fields = tuple((name, case.fields[name]) for name in names if name in case.fields)
     roles = dict.fromkeys(role for rubric in rubrics for role in rubric.roles if role in case.images)
-    return ReviewSheet(label, rubrics, fields, tuple(roles))
+    return ReviewSheet(label, rubrics, fields, tuple(role for role in roles for _ in case.sources(role)))
 
 
 def score_name(rubric: Rubric, criterion: Criterion) -> str:

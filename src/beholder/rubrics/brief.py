@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,7 @@ from beholder.rubrics.prompt import (
     render_data_rules,
     render_system_prompt,
 )
-from beholder.rubrics.rubric import Criterion, Rubric, RubricField
+from beholder.rubrics.rubric import Criterion, Rubric, RubricField, RubricImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,43 @@ class Brief:
     fields: Mapping[str, FieldValue] = field(default_factory=dict)
     criteria: tuple[Criterion, ...] = ()
 
+    def __repr__(self) -> str:
+        images = ", ".join(part.role for part in self.images) or "none"
+        return f"<Brief {self.label} by {self.rubric} {self.rubric_version}, images: {images}>"
+
     @property
     def images(self) -> tuple[ImageBlock, ...]:
         """The images of the user message, in order."""
         return tuple(part for part in self.content if isinstance(part, ImageBlock))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON values, without the bytes of the images."""
+        content = [
+            {"text": part.text}
+            if isinstance(part, TextBlock)
+            else {
+                "role": part.role,
+                "label": part.label,
+                "media_type": part.image.media_type,
+                "width": part.image.width,
+                "height": part.image.height,
+                "bytes": len(part.image.data),
+                "digest": part.image.digest,
+                "scaled": part.image.scaled,
+                "notes": list(part.image.notes),
+            }
+            for part in self.content
+        ]
+        return {
+            "rubric": self.rubric,
+            "rubric_version": self.rubric_version,
+            "setting": self.setting,
+            "brief_digest": self.digest,
+            "label": self.label,
+            "system": self.system,
+            "content": content,
+            "schema": self.schema,
+        }
 
 
 @dataclass(frozen=True)
@@ -126,8 +159,8 @@ class Composer:
         self._setting = setting
         self._style_folders = tuple(style_folders)
         self._applied: dict[tuple[str, str, bool], _AppliedRubric] = {}
-        # By the names of a case's fields and images.
-        self._setting_by_names: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
+        # By the names of a case's fields and images, and whether there are several in a role.
+        self._setting_by_names: dict[tuple[tuple[str, ...], tuple[tuple[str, bool], ...]], str] = {}
         self._must_not_be_blank = [field.name for field in rubric.fields if field.required and not field.may_be_empty]
 
     def __getstate__(self) -> dict[str, object]:
@@ -138,16 +171,29 @@ class Composer:
         """Return the rubric for a case: with its setting, and with the assertions of its style."""
         return self._apply(case).rubric
 
+    def is_ready_for(self, case: Case) -> bool:
+        """Return whether `rubric_for` has the rubric at hand; else it renders a template, which may take seconds."""
+        try:
+            return self._applied_key(case) in self._applied
+        except CaseError:
+            return False
+
     def rubric_for_style(self, style: str = "") -> Rubric:
         """Return the rubric without a case: in this composer's setting (or its first), with a style's assertions."""
         return self._apply_setting(self._setting or choose_setting(self.rubric, ()), style).rubric
 
-    def compose(self, case: Case, images: Mapping[str, PreparedImage] | None) -> Brief:
+    def misspelled_styles(self) -> dict[str, str]:
+        """Return the styles of the cases so far whose name is nearly that of another one, each with that name."""
+        styles = (applied.rubric.style for applied in self._applied.values())
+        return {style.style: style.near for style in styles if style is not None and style.near}
+
+    def compose(self, case: Case, images: Mapping[str, PreparedImage | Sequence[PreparedImage]] | None) -> Brief:
         """Return the brief of a case.
 
         Args:
             case: The case.
-            images: Its prepared images by role; `None` makes a brief without images, for a judge that needs none.
+            images: Its prepared images by role, one or several in order; `None` makes a brief without images, for a
+                judge that needs none.
 
         Raises:
             CaseError: When the case does not fit the rubric.
@@ -159,7 +205,7 @@ class Composer:
         missing = [role for role in roles if role not in images]
         if missing:
             raise CaseError(f"The case {case.id!r} lacks the image {quote_names(missing)} that {rubric.name} needs.")
-        blocks = tuple(ImageBlock(role, rubric.image(role).label, images[role]) for role in roles)
+        blocks = tuple(block for role in roles for block in _make_image_blocks(rubric.image(role), images[role]))
         if self._prompt:
             content = _compose_own_prompt(self._prompt, rubric, case, blocks)
         else:
@@ -167,11 +213,14 @@ class Composer:
         return replace(_make_brief(applied, content), fields=dict(case.fields), criteria=rubric.criteria)
 
     def _apply(self, case: Case) -> _AppliedRubric:
+        return self._apply_setting(*self._applied_key(case))
+
+    def _applied_key(self, case: Case) -> tuple[str, str, bool]:
+        """Return setting and style of a case, and whether it describes the style itself. Raises `CaseError`."""
         setting = self._choose_setting(case)
         if not self.rubric.styles:
-            return self._apply_setting(setting)
-        described = not _is_blank(case.fields.get("style_description", ()))
-        return self._apply_setting(setting, _single_text(case.fields["style"]), described=described)
+            return setting, "", False
+        return setting, _single_text(case.fields["style"]), not _is_blank(case.fields.get("style_description", ()))
 
     def _choose_setting(self, case: Case) -> str:
         """Return the setting of a case. Raises `CaseError` where the case does not fit the rubric.
@@ -179,7 +228,7 @@ class Composer:
         Of cases with the same names of fields and images only the first is checked in full; the others can differ only
         in blank fields.
         """
-        names = tuple(case.fields), tuple(case.images)
+        names = tuple(case.fields), tuple((role, isinstance(case.images[role], tuple)) for role in case.images)
         setting = self._setting_by_names.get(names)
         if setting is None or any(_is_blank(case.fields[name]) for name in self._must_not_be_blank):
             setting = self._setting or choose_setting(self.rubric, case.images)
@@ -187,7 +236,7 @@ class Composer:
             self._setting_by_names[names] = setting
         return setting
 
-    def _apply_setting(self, setting: str, style: str = "", *, described: bool = False) -> _AppliedRubric:
+    def _apply_setting(self, setting: str, style: str = "", described: bool = False) -> _AppliedRubric:
         """Return the rubric in a setting and a style. `described` says that the case itself describes the style, so
         that the description of the style's file is not used."""
         key = (setting, style, described)
@@ -232,6 +281,11 @@ def _check_case(rubric: Rubric, case: Case) -> None:
         and _is_blank(case.fields[field.name])
     ]
     problems += [f"it has the unknown image {role!r}" for role in case.images if role not in rubric.roles]
+    problems += [
+        f"it has {len(case.sources(role))} images {role!r}, and the rubric takes one"
+        for role in rubric.roles
+        if len(case.sources(role)) > 1 and not rubric.image(role).many
+    ]
     if problems:
         raise CaseError(
             f"The case {case.id!r} does not fit {rubric.name}: {'; '.join(problems)}. "
@@ -244,6 +298,14 @@ def _check_assertions(rubric: Rubric, style: str) -> None:
     if empty:
         problems = [Problem(f"has none for the criterion {key!r}", "assertions") for key in empty]
         raise RubricError(f"the style {style}", problems)
+
+
+def _make_image_blocks(image: RubricImage, prepared: PreparedImage | Sequence[PreparedImage]) -> Iterator[ImageBlock]:
+    """Return the images of a role; each of several is told by its number: `Reference Image 1 of 3`."""
+    several = [prepared] if isinstance(prepared, PreparedImage) else prepared
+    for number, one in enumerate(several, start=1):
+        label = image.label if len(several) == 1 else f"{image.label} {number} of {len(several)}"
+        yield ImageBlock(image.role, label, one)
 
 
 def _compose_content(rubric: Rubric, case: Case, images: Sequence[ImageBlock]) -> tuple[TextBlock | ImageBlock, ...]:

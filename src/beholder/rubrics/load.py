@@ -10,16 +10,34 @@ import difflib
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, structs
+from msgspec import Struct, json, structs
 
 from beholder.errors import Problem, RubricError, UsageError
+from beholder.images.image import regular_file
+from beholder.plugins import find_entry_points, is_own, list_overrides, may_override
+from beholder.rubrics import builtin_folder, styles_folder
 from beholder.rubrics.rubric import NotApplicable, Rubric, ScoringKind, Style
-from beholder.rubrics.validate import find_rubric_problems, find_style_problems
-from beholder.rubrics.yaml_files import FORBIDDEN_KEY, missing_key_message, read_yaml
+from beholder.rubrics.template import MAX_TEMPLATE_BYTES
+from beholder.rubrics.validate import (
+    find_idle_assertions,
+    find_idle_limits,
+    find_idle_threshold,
+    find_rubric_problems,
+    find_style_problems,
+)
+from beholder.rubrics.yaml_files import (
+    FORBIDDEN_KEY,
+    KeyLines,
+    add_lines,
+    missing_key_message,
+    read_yaml,
+    read_yaml_lines,
+)
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -56,13 +74,21 @@ class RubricFamily(Struct, frozen=True, forbid_unknown_fields=True):
     parts: tuple[str, ...]
 
 
+json.Decoder(RubricFamily)  # prepared, see rubric.py
+
+
+@dataclass(frozen=True, slots=True)
+class _RubricSource:
+    """A rubric with its file, and the lines of the keys there."""
+
+    rubric: Rubric
+    path: Path
+    lines: KeyLines
+
+
 def load_rubric(name: str | os.PathLike[str]) -> Rubric:
     """Return the rubric of a name or path; see `Rubric.load`."""
-    rubrics = load_rubrics(name)
-    if len(rubrics) > 1:
-        parts = ", ".join(rubric.name for rubric in rubrics)
-        raise UsageError(f"{str(name)!r} stands for several rubrics ({parts}); load one of them, or use judge_all")
-    return rubrics[0]
+    return _read_single(name).rubric
 
 
 def load_rubrics(name: str | os.PathLike[str]) -> tuple[Rubric, ...]:
@@ -72,27 +98,63 @@ def load_rubrics(name: str | os.PathLike[str]) -> tuple[Rubric, ...]:
         RubricError: With everything that is wrong in a file.
         UsageError: When there is no rubric of that name.
     """
+    return tuple(source.rubric for source in _read_rubrics(name))
+
+
+def _read_rubrics(name: str | os.PathLike[str]) -> tuple[_RubricSource, ...]:
+    if not isinstance(name, str | os.PathLike):
+        raise UsageError(f"A rubric is named by its name or path, not by {name!r}.")
     path = _find_rubric_file(name)
     if path.name == "family.yaml":
-        family = read_yaml(path, RubricFamily, lambda _: [])
-        return tuple(load_rubric(part) for part in family.parts)
+        family = read_yaml(path, RubricFamily, _find_part_problems)
+        return tuple(_read_single(part) for part in family.parts)
     return (_read_rubric(path),)
 
 
-def check_rubrics(name: str | os.PathLike[str]) -> tuple[Rubric, ...]:
+def _read_single(name: str | os.PathLike[str]) -> _RubricSource:
+    sources = _read_rubrics(name)
+    if len(sources) > 1:
+        parts = ", ".join(source.rubric.name for source in sources)
+        raise UsageError(f"{str(name)!r} stands for several rubrics ({parts}); load one of them, or use judge_rubrics")
+    return sources[0]
+
+
+def _find_part_problems(family: RubricFamily) -> list[Problem]:
+    """Return parts that are no known names: a path would be one of the working folder, wherever the file is."""
+    known = ", ".join(sorted(_find_known_rubrics()))
+    return [
+        Problem(f"{part!r} is not the name of a rubric; there are {known}", f"parts[{at}]")
+        for at, part in enumerate(family.parts)
+        if not is_known_rubric(part)
+    ]
+
+
+def check_rubrics(name: str | os.PathLike[str]) -> tuple[tuple[Rubric, ...], list[Problem]]:
     """Load rubrics like `load_rubrics`, and render each prompt in every setting, with the generic style where the
     rubric takes one.
 
-    Raises `RubricError` also for a prompt that cannot be rendered; loading alone checks only its syntax.
+    Returns:
+        The rubrics, and what is allowed in them and may not be meant: assertions that do not count, a threshold that
+        every score meets.
+
+    Raises:
+        RubricError: As `load_rubrics`; also for a prompt that cannot be rendered, of which loading checks only the
+            syntax, and for limits that no score can meet or miss.
     """
     from beholder.rubrics.prompt import render_system_prompt
 
-    rubrics = load_rubrics(name)
-    for rubric in rubrics:
+    sources = _read_rubrics(name)
+    warnings: list[Problem] = []
+    for source in sources:
+        rubric = source.rubric
+        if problems := find_idle_limits(rubric):
+            raise RubricError(str(source.path), add_lines(problems, source.lines))
         styled = rubric.with_style(find_style("any style")) if rubric.styles else rubric
         for setting in rubric.settings or ("",):
             render_system_prompt(styled.with_setting(setting))
-    return rubrics
+        warnings += add_lines(find_idle_assertions(rubric), source.lines)
+        warnings += add_lines(find_idle_threshold(rubric), source.lines)
+    return tuple(source.rubric for source in sources), warnings
 
 
 def list_rubrics() -> dict[str, str]:
@@ -103,9 +165,14 @@ def list_rubrics() -> dict[str, str]:
             family = read_yaml(path, RubricFamily, lambda _: [])
             names[family.family] = family.summary
         else:
-            rubric = _read_rubric(path)
+            rubric = _read_rubric(path).rubric
             names[rubric.name] = rubric.summary
     return names
+
+
+def is_known_rubric(name: str) -> bool:
+    """Return whether this is the name of a built-in or plugin rubric or family."""
+    return name in _find_known_rubrics()
 
 
 def load_styles(folders: Sequence[Path] = ()) -> dict[str, Style]:
@@ -151,9 +218,9 @@ def _find_rubric_file(name: str | os.PathLike[str]) -> Path:
     )
 
 
-def _read_rubric(path: Path) -> Rubric:
+def _read_rubric(path: Path) -> _RubricSource:
     try:
-        rubric = read_yaml(
+        rubric, lines = read_yaml_lines(
             path,
             Rubric,
             find_rubric_problems,
@@ -173,6 +240,7 @@ def _read_rubric(path: Path) -> Rubric:
     if path.name == RUBRIC_FILE and prompt.is_file():
         if rubric.prompt:
             raise RubricError(str(path), [Problem(f"the prompt stands here and in {PROMPT_FILE}; keep one", "prompt")])
+        _check_link(prompt, path)
         rubric = structs.replace(rubric, prompt=_read_prompt(prompt))
     rubric = structs.replace(rubric, criteria=tuple(criterion.with_assertion_ids() for criterion in rubric.criteria))
     from beholder.rubrics.prompt import find_prompt_problems
@@ -180,12 +248,22 @@ def _read_rubric(path: Path) -> Rubric:
     problems = find_prompt_problems(rubric)
     if problems:
         raise RubricError(str(prompt if prompt.is_file() else path), problems)
-    return rubric
+    return _RubricSource(rubric, path, lines)
+
+
+def _check_link(prompt: Path, rubric: Path) -> None:
+    """Raise `RubricError` if the prompt is a link out of the rubric's folder: what it says is sent to a judge."""
+    folders = (os.path.realpath(rubric.parent), os.path.dirname(os.path.realpath(rubric)))
+    if not any(Path(os.path.realpath(prompt)).is_relative_to(folder) for folder in folders):
+        raise RubricError(
+            str(prompt), [Problem("links to a file outside the rubric's folder; put the file itself here")]
+        )
 
 
 def _read_prompt(path: Path) -> str:
     try:
-        return path.read_text("utf-8-sig")
+        with regular_file(path).open(encoding="utf-8-sig") as file:
+            return file.read(MAX_TEMPLATE_BYTES + 1)
     except OSError as error:
         raise RubricError(str(path), [Problem(f"cannot be read: {error.strerror or error}")]) from None
     except UnicodeDecodeError:
@@ -194,19 +272,23 @@ def _read_prompt(path: Path) -> str:
 
 @cache
 def _find_known_rubrics() -> dict[str, Path]:
-    return {
-        child.name: next(file for file in (child / RUBRIC_FILE, child / "family.yaml") if file.is_file())
-        for folder in _find_plugin_folders("beholder.rubrics")
-        for child in folder.iterdir()
-        if (child / RUBRIC_FILE).is_file() or (child / "family.yaml").is_file()
-    }
+    known: dict[str, Path] = {}
+    for point, folder in _find_plugin_folders("beholder.rubrics"):
+        for child in folder.iterdir():
+            file = next((file for file in (child / RUBRIC_FILE, child / "family.yaml") if file.is_file()), None)
+            if file is not None and (not _is_built_in(child.name) or is_own(point) or may_override(point, child.name)):
+                known[child.name] = file
+    return known
+
+
+def _is_built_in(name: str) -> bool:
+    return (builtin_folder / name).is_dir()
 
 
 @cache
-def _find_plugin_folders(group: str) -> tuple[Path, ...]:
-    from importlib.metadata import entry_points
-
-    return tuple(_load_plugin_folder(point) for point in entry_points(group=group))
+def _find_plugin_folders(group: str) -> tuple[tuple[EntryPoint, Path], ...]:
+    """Return the folders of a group with what registered them, ours first."""
+    return tuple((point, _load_plugin_folder(point)) for point in find_entry_points(group))
 
 
 def _load_plugin_folder(point: EntryPoint) -> Path:
@@ -225,8 +307,13 @@ def _list_style_files(folders: Sequence[Path]) -> Iterator[Path]:
     for folder in folders:
         if not os.path.isdir(folder):
             raise UsageError(f"There is no folder of styles at {str(folder)!r}.")
-    for folder in (*folders, *_find_plugin_folders("beholder.styles")):
-        yield from sorted(folder.glob("*.yaml"))
+    plugged = [file for _, folder in _find_plugin_folders("beholder.styles") for file in sorted(folder.glob("*.yaml"))]
+    overrides = {_normalize_name(name) for name in list_overrides()}
+    yield from (file for folder in folders for file in sorted(folder.glob("*.yaml")))
+    # Ours come before those of plug-ins, which may not replace them.
+    yield from sorted(
+        plugged, key=lambda file: file.parent == styles_folder or _normalize_name(file.stem) not in overrides
+    )
 
 
 def _iter_styles(folders: Sequence[Path]) -> Iterator[Style]:
@@ -278,7 +365,24 @@ def _check_style_name(name: str) -> str:
             f"{name[:60]!r} cannot be the name of a style: it is one line of 1 to {MAX_STYLE_NAME} letters, digits "
             "and -'&+(); say more in the field `style_description`."
         )
+    if word := _SENTENCE_WORD.search(name):
+        raise UsageError(
+            f"{name!r} cannot be the name of a style: with {word[0]!r} it reads as a sentence, not as a name; say more "
+            "in the field `style_description`."
+        )
     return name
+
+
+# Words that sentences to a judge are made of. Those that also stand in names are left out (Judge Dredd, Grant Wood).
+_SENTENCE_WORD = re.compile(
+    r"\b(are|been?|being|cannot|could|did|does|has|have|is|must|shall|should|was|were|would|you|yours?|yourself|we|our|it|"
+    r"its|they|them|their|this|these|those|(every|any|no|some)thing|always|never|please|yes|correct(ly)?|instead|"
+    r"regardless|therefore|because|whatever|answer(s|ed|ing)?|accept|approve|assert(ions?)?|assign|assume|confirm|"
+    r"consider|criteria|criterion|decide|disregard|ensure|evaluat(e|ion)|follow|forget|give|ignor(e|ing)|instructions?|"
+    r"obey|output|override|prefer|pretend|previous|prompt|questions|rat(e|ings?)|regard|remember|repl(y|ied)|respond|"
+    r"response|rubric|satisfied|says?|scor(e|es|ed|ing)|tell|verdict|write)\b",
+    re.IGNORECASE,
+)
 
 
 def _normalize_name(name: str) -> str:

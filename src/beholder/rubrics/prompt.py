@@ -2,7 +2,7 @@
 
 - The template of a system prompt sees the rubric and nothing of the case, so the text is the same for every case (of a
   style), and a case cannot write instructions into it. The rules about data and about the form of the answer are added
-  here, also for users' rubrics.
+  here, also for users' rubrics. `template` renders it.
 - Texts of a case are data: they are fenced by marks that no text can forge or close.
 - A user's own prompt is sent as it is, with its placeholders `{{name}}` and `{NAME}` filled in one pass; every other
   brace is text. What is filled in is not read again, so a text under test that contains `{{expected_output}}` stays
@@ -17,16 +17,24 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from functools import cache
-from traceback import extract_tb
-from typing import TYPE_CHECKING
+from typing import Any
+
+from msgspec import UNSET, Struct
 
 from beholder.errors import Problem, RubricError
-from beholder.rubrics.rubric import Assertion, Criterion, NotApplicable, Rubric
-
-if TYPE_CHECKING:
-    from jinja2.sandbox import SandboxedEnvironment
-
+from beholder.rubrics import builtin_folder
+from beholder.rubrics.rubric import Assertion, Criterion, Rubric
+from beholder.rubrics.template import (
+    TemplateFailure,
+    find_size_problem,
+    find_syntax_problem,
+    offers_answer,
+    render_foreign_template,
+    render_own_template,
+    render_shared_template,
+)
 
 TOKEN_LENGTH = 16
 
@@ -57,13 +65,12 @@ def clean_text(text: str) -> str:
 _PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}|\{([A-Z][A-Z0-9_]*)\}")
 
 
-def fill_placeholders(prompt: str, values: Mapping[str, str], source: str = "the prompt") -> tuple[str, frozenset[str]]:
+def fill_placeholders(prompt: str, values: Mapping[str, str]) -> tuple[str, frozenset[str]]:
     """Replace the placeholders of a prompt.
 
     Args:
         prompt: A user's own prompt.
         values: What to fill in, by lower-case name.
-        source: What to call the prompt in an error message.
 
     Returns:
         The text, and the lower-case names that it used.
@@ -86,7 +93,7 @@ def fill_placeholders(prompt: str, values: Mapping[str, str], source: str = "the
     known = ", ".join(_write_placeholder(name) for name in values)
     filled = _PLACEHOLDER.sub(replace, prompt)
     if problems:
-        raise RubricError(source, problems)
+        raise RubricError("the prompt", problems)
     return filled, frozenset(used)
 
 
@@ -117,66 +124,62 @@ def _write_placeholder(name: str) -> str:
 DEFAULT_PROMPT = "default.md.j2"
 RULES_PROMPT = "rules.md.j2"
 
-# What expressions in a template may raise, such as {{ 1 / 0 }}.
-_TEMPLATE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-
 
 def render_system_prompt(rubric: Rubric) -> str:
     """Return the whole system message of a rubric. Raises `RubricError` when its prompt cannot be rendered."""
-    from jinja2 import TemplateError
-
-    environment = _environment()
-    values = {"rubric": rubric, "criteria": rubric.criteria, "style": rubric.style, "setting": rubric.setting}
     try:
-        template = environment.from_string(rubric.prompt) if rubric.prompt else environment.get_template(DEFAULT_PROMPT)
-        return (
-            "\n\n".join(part.render(values).strip() for part in (template, environment.get_template(RULES_PROMPT)))
-            + "\n"
-        )
-    except (TemplateError, *_TEMPLATE_ERRORS) as error:
+        if not rubric.prompt:
+            text = render_shared_template(DEFAULT_PROMPT, _template_values(rubric))
+        else:
+            render = render_own_template if rubric.prompt in _own_prompts() else render_foreign_template
+            text = render(rubric.prompt, _template_values(rubric))
+        # With values of its own: a template may change those it gets.
+        rules = render_shared_template(RULES_PROMPT, _template_values(rubric))
+    except TemplateFailure as error:
         where = f"the prompt of {rubric.name}" + (f" ({rubric.setting})" if rubric.setting else "")
-        reason = getattr(error, "message", None) or str(error) or type(error).__name__
-        raise RubricError(where, [Problem(f"cannot be rendered: {reason}", line=_find_prompt_line(error))]) from None
+        raise RubricError(where, [Problem(f"cannot be rendered: {error}", line=error.line)]) from None
+    return f"{text.strip()}\n\n{rules.strip()}\n"
+
+
+def _template_values(rubric: Rubric) -> dict[str, Any]:
+    """Return the variables of a template: the rubric as plain data, with its derived names."""
+    plain = _make_plain(rubric)
+    plain |= {"name": rubric.name, "roles": rubric.roles, "results_key": rubric.results_key}
+    for criterion, entry in zip(rubric.criteria, plain["criteria"], strict=True):
+        entry["name"] = criterion.name
+    return {"rubric": plain, "criteria": plain["criteria"], "style": plain["style"], "setting": rubric.setting}
+
+
+def _make_plain(value: Any) -> Any:
+    if isinstance(value, Struct):
+        return {name: _make_plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {name: _make_plain(one) for name, one in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)(map(_make_plain, value))
+    if value is UNSET:
+        return False
+    return value.value if isinstance(value, Enum) else value
+
+
+@cache
+def _own_prompts() -> frozenset[str]:
+    """Return the prompts of the built-in rubrics."""
+    return frozenset(file.read_text("utf-8") for file in builtin_folder.glob("*/*.md.j2"))
 
 
 def find_prompt_problems(rubric: Rubric) -> list[Problem]:
-    """Return the syntax errors of a rubric's own prompt."""
-    from jinja2 import TemplateSyntaxError
-
-    try:
-        _environment().parse(rubric.prompt)
-    except TemplateSyntaxError as error:
-        return [Problem(f"the prompt is no valid template: {error.message}", line=error.lineno)]
+    """Return what is wrong with the size or the syntax of a rubric's own prompt."""
+    if problem := find_size_problem(rubric.prompt):
+        return [Problem(problem, "prompt")]
+    if found := find_syntax_problem(rubric.prompt):
+        return [Problem(f"the prompt is no valid template: {found[0]}", line=found[1])]
     return []
-
-
-def _find_prompt_line(error: Exception) -> int | None:
-    """Return the line of the rubric's own prompt that an error comes from; jinja2 puts it into the traceback."""
-    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == "<template>"]
-    return lines[-1] if lines else None
 
 
 def render_data_rules() -> str:
     """Return the rules about fenced data, which are the system message of a user's own prompt."""
-    return _environment().get_template("data.md.j2").render().strip() + "\n"
-
-
-@cache
-def _environment() -> SandboxedEnvironment:
-    from jinja2 import PackageLoader, StrictUndefined
-    from jinja2.sandbox import SandboxedEnvironment
-
-    environment = SandboxedEnvironment(
-        loader=PackageLoader("beholder.rubrics", "builtin/_shared"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=False,
-    )
-    # Users' prompts may use these two names.
-    environment.globals["offers_not_applicable"] = offers_not_applicable
-    environment.filters["number"] = lambda value: f"{value:g}"
-    return environment
+    return render_shared_template("data.md.j2", {}).strip() + "\n"
 
 
 JsonSchema = dict[str, object]
@@ -205,11 +208,18 @@ def estimate_answer_tokens(rubric: Rubric) -> int:
     return 1024 + 96 * assertions + 160 * len(rubric.criteria) + 256 * len(rubric.findings)
 
 
+def typical_answer_tokens(rubric: Rubric) -> int:
+    """Return the usual number of tokens of an answer, without a model's thoughts: fitted to recorded answers, half of
+    them indented (`benchmarks/answer_tokens.py`)."""
+    assertions = sum(1 for _ in rubric.assertions())
+    assessment = 40 if rubric.assessment else 0
+    return 35 * assertions + 47 * len(rubric.criteria) + 30 * len(rubric.findings) + assessment
+
+
 def offers_not_applicable(rubric: Rubric, assertion: Assertion) -> bool:
     """Return whether the judge is offered N/A as an answer: by the rubric, or since the assertion has a condition
     (`applies: people`)."""
-    rule = rubric.scoring.not_applicable
-    return rule is NotApplicable.OFFER or (rule is NotApplicable.ACCEPT and bool(assertion.applies))
+    return offers_answer(rubric.scoring.not_applicable, assertion.applies)
 
 
 def _criterion_schema(rubric: Rubric, criterion: Criterion) -> JsonSchema:

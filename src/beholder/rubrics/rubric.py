@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
-from msgspec import Struct, structs
+from msgspec import UNSET, Struct, UnsetType, json, structs
 
 from beholder.errors import UsageError
 
@@ -29,6 +29,9 @@ class RubricImage(Struct, frozen=True, forbid_unknown_fields=True):
     role: str
     label: str
     about: str = ""
+    many: bool | UnsetType = UNSET
+    """Whether a case may have several images in this role. Unset is no; it is not dumped, so that the fingerprints of
+    runs by older rubrics stay as they are."""
 
 
 class RubricField(Struct, frozen=True, forbid_unknown_fields=True):
@@ -286,6 +289,10 @@ class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
 
         return load_rubric(name)
 
+    def __repr__(self) -> str:
+        criteria = ", ".join(criterion.key for criterion in self.criteria)
+        return f"<Rubric {self.rubric} {self.version}, criteria: {criteria}>"
+
     @property
     def name(self) -> str:
         return self.rubric
@@ -310,7 +317,11 @@ class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
             yield from criterion.assertions
 
     def with_setting(self, setting: str) -> Rubric:
-        """Return the rubric in a setting."""
+        """Return the rubric in a setting; raise `UsageError` where it has no such setting."""
+        if setting and setting not in self.settings:
+            raise UsageError(
+                f"{self.name} has no setting {setting!r}; there are: {', '.join(self.settings) or 'none'}."
+            )
         return structs.replace(self, setting=setting)
 
     def with_style(self, style: Style) -> Rubric:
@@ -324,6 +335,10 @@ class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
     def with_scoring(self, **changes: object) -> Rubric:
         """Return the rubric with some of its scoring changed, such as `threshold=0.8`."""
         return structs.replace(self, scoring=structs.replace(self.scoring, **changes))
+
+
+# Prepared here and not by the first use: msgspec crashes where two threads prepare the same type.
+json.Decoder(Rubric)
 
 
 def override_scoring(
@@ -342,7 +357,7 @@ def override_scoring(
     """
     if threshold is not None:
         if not 0 <= threshold <= 1:
-            raise UsageError(f"--threshold is between 0 and 1, and {threshold} is not.")
+            raise UsageError(f"The threshold is between 0 and 1, and {threshold} is not.")
         rubric = rubric.with_scoring(threshold=threshold)
     for gate in gates:
         known = [finding.key for finding in rubric.findings]
@@ -354,5 +369,7 @@ def override_scoring(
             rubric = rubric.with_scoring(not_applicable=NotApplicable(not_applicable))
         except ValueError:
             allowed = ", ".join(NotApplicable)
-            raise UsageError(f"--not-applicable is one of {allowed}, not {not_applicable!r}.") from None
+            raise UsageError(
+                f"What happens to N/A answers (not_applicable) is one of {allowed}, not {not_applicable!r}."
+            ) from None
     return rubric

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 
 from beholder.errors import Problem
 from beholder.rubrics.rubric import (
@@ -12,13 +13,17 @@ from beholder.rubrics.rubric import (
     Criterion,
     InstrumentCheck,
     NotApplicable,
+    Number,
     Rubric,
     ScoringKind,
     Style,
+    to_fraction,
 )
 
 _KEY = re.compile(r"[a-z][a-z0-9_]*\Z")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*\Z")
+# Arguments of `beholder.judge`, which takes images and fields by their names beside them.
+RESERVED_NAMES = ("judge", "samples", "options", "case", "rubric")
 _MAX_NUMBER = 10**9  # what a weight or a score may come to
 
 
@@ -79,13 +84,32 @@ def _check_names(rubric: Rubric) -> Iterator[Problem]:
             place = f"{list_}[{index}].{attribute}"
             if not _KEY.match(key):
                 yield Problem(f"{key!r} should be lower-case letters, digits and underscores", place)
+            if list_ in ("images", "fields") and key in RESERVED_NAMES:
+                reserved = ", ".join(RESERVED_NAMES)
+                yield Problem(f"{key!r} is an argument of `judge` in Python (as are {reserved}); choose another", place)
             if key in keys[:index]:
                 yield Problem(f"{key!r} stands here twice", place)
     yield from _check_reserved_keys(rubric)
+    yield from _check_numbered_names(rubric)
     if not rubric.images:
         yield Problem("a rubric needs at least one image", "images")
     if rubric.reason.words and not 0 < rubric.reason.words[0] <= rubric.reason.words[1]:
         yield Problem("should be the least and the most words, such as [15, 30]", "reason.words")
+
+
+def _check_numbered_names(rubric: Rubric) -> Iterator[Problem]:
+    """Return the names that a case file uses for one image of several: `reference_1`, `reference_2` …"""
+    many = [image.role for image in rubric.images if image.many]
+    named = [("images", "role", [image.role for image in rubric.images])]
+    named.append(("fields", "name", [field.name for field in rubric.fields]))
+    for list_, attribute, names in named:
+        for index, name in enumerate(names):
+            role, _, number = name.rpartition("_")
+            if role in many and number.isdecimal():
+                yield Problem(
+                    f"{name!r} is how a case file names one of several images {role!r}; choose another",
+                    f"{list_}[{index}].{attribute}",
+                )
 
 
 def _check_reserved_keys(rubric: Rubric) -> Iterator[Problem]:
@@ -220,6 +244,87 @@ def _check_gates(rubric: Rubric) -> Iterator[Problem]:
             yield Problem(f"{gate.criterion!r} is not a criterion ({_join_names(criteria)})", f"{place}.criterion")
         elif gate.criterion and (gate.least is None or not _are_finite((gate.least,))):
             yield Problem("needs `least`, the lowest score that passes", place)
+
+
+def find_idle_limits(rubric: Rubric) -> list[Problem]:
+    """Return the gates and the threshold of a valid rubric that fail every case, and the gates that fail none."""
+    highest = {criterion.key: _highest_score(rubric, criterion) for criterion in rubric.criteria}
+    lowest = {criterion.key: criterion.scale[0] for criterion in rubric.criteria}
+    problems: list[Problem] = []
+    for index, gate in enumerate(rubric.scoring.gates):
+        if gate.least is None or gate.criterion not in highest:
+            continue
+        place = f"scoring.gates[{index}].least"
+        if gate.least > highest[gate.criterion]:
+            top = f"{gate.criterion!r} is {highest[gate.criterion]} at most"
+            problems.append(Problem(f"no score can meet {gate.least}: {top}, so that every case fails", place))
+        elif gate.least <= lowest[gate.criterion]:
+            bottom = f"{gate.criterion!r} is {lowest[gate.criterion]} at least"
+            problems.append(Problem(f"every score meets {gate.least}: {bottom}, so that no case fails", place))
+    threshold, best = rubric.scoring.threshold, _highest_share(rubric)
+    if threshold is not None and to_fraction(threshold) > best:
+        why = f"the highest is {float(best):.3g}, so that every case fails"
+        problems.append(Problem(f"no score can meet {threshold}: {why}", "scoring.threshold"))
+    return problems
+
+
+def _highest_score(rubric: Rubric, criterion: Criterion) -> Number:
+    """Return the highest score that a criterion can have: by its scale, its ceiling, or the highest confidence, 1."""
+    counted = rubric.styles or criterion.assertions
+    if counted and rubric.scoring.criterion_score == "confidence":
+        return min(criterion.scale[1], 1)
+    return (
+        min(criterion.scale[1], rubric.scoring.ceiling[0]) if counted and rubric.scoring.ceiling else criterion.scale[1]
+    )
+
+
+def _highest_share(rubric: Rubric) -> Fraction:
+    """Return the highest score of a verdict, 0–1."""
+    parts = [(to_fraction(one.weight), one.scale, to_fraction(_highest_score(rubric, one))) for one in rubric.criteria]
+    if rubric.scoring.kind is ScoringKind.WEIGHTED_TOTAL:
+        possible = sum(weight * to_fraction(scale[1]) for weight, scale, _ in parts)
+        return sum((weight * top for weight, _, top in parts), Fraction(0)) / possible
+    shares = [
+        weight * (top - to_fraction(scale[0])) / (to_fraction(scale[1]) - to_fraction(scale[0]))
+        for weight, scale, top in parts
+    ]
+    return sum(shares, Fraction(0)) / sum(weight for weight, _, _ in parts)
+
+
+def _lowest_share(rubric: Rubric) -> Fraction:
+    """Return the lowest score of a verdict, 0–1: a weighted total is not shifted to begin at 0."""
+    if rubric.scoring.kind is not ScoringKind.WEIGHTED_TOTAL:
+        return Fraction(0)
+    parts = [(to_fraction(one.weight), *map(to_fraction, one.scale)) for one in rubric.criteria]
+    return sum((weight * low for weight, low, _ in parts), Fraction(0)) / sum(
+        weight * high for weight, _, high in parts
+    )
+
+
+def find_idle_threshold(rubric: Rubric) -> list[Problem]:
+    """Return the threshold of a valid rubric if every score meets it."""
+    threshold, lowest = rubric.scoring.threshold, _lowest_share(rubric)
+    if threshold is None or to_fraction(threshold) > lowest:
+        return []
+    why = f"the lowest is {float(lowest):.3g}, so that no case fails; leave it out, or give a higher one"
+    return [Problem(f"every score meets {threshold}: {why}", "scoring.threshold")]
+
+
+def find_idle_assertions(rubric: Rubric) -> list[Problem]:
+    """Return the criteria of a valid rubric whose score is the judge's own, whatever it answers to their assertions."""
+    ceiling = rubric.scoring.ceiling
+    if rubric.scoring.criterion_score == "confidence":
+        return []
+    why = "the ceiling never lowers a score" if ceiling else "there is no `ceiling`"
+    return [
+        Problem(
+            f"no assertion counts in {criterion.key!r}: {why}, so that the judge's own score stands whatever it "
+            "answers; give `scoring.ceiling` a lower step for failed assertions, such as [5, 4, 3, 2]",
+            f"criteria[{index}].assertions",
+        )
+        for index, criterion in enumerate(rubric.criteria)
+        if (rubric.styles or criterion.assertions) and not any(step < criterion.scale[1] for step in ceiling)
+    ]
 
 
 def _check_grades(rubric: Rubric) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ checks can then still run on the rest.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -20,6 +20,7 @@ import yaml
 from msgspec import Struct, structs
 
 from beholder.errors import Problem, RubricError
+from beholder.images.image import regular_file
 
 AllowedWords = Mapping[str, Sequence[str]]
 
@@ -128,7 +129,8 @@ class _TypeChecker:
             message = _ERROR_LOCATION.sub("", str(error))
             inner = _ERROR_LOCATION.search(str(error))
             key = (place + inner.group(1) if inner else place).lstrip(".")
-            self.problems.append(Problem(_describe_error(message, self.choices.get(key, ())), key))
+            hint_text = _suggest_range(value) if get_origin(_union_members(hint)[0]) is tuple else ""
+            self.problems.append(Problem(_describe_error(message, self.choices.get(key, ())) + hint_text, key))
             self.wrong_keys.append(key)
             return self._placeholder(hint)
         return value
@@ -149,6 +151,12 @@ class _TypeChecker:
             if get_origin(kind) is dict:
                 return {}
         return None
+
+
+def _suggest_range(value: object) -> str:
+    """Return how a range such as `0-10` or `1 to 7` is written; empty for any other value."""
+    ends = re.fullmatch(r"\s*(-?[\d.]+)\s*(?:-|–|\.\.|to)\s*(-?[\d.]+)\s*", value) if isinstance(value, str) else None
+    return f"; write [{ends[1]}, {ends[2]}]" if ends else ""
 
 
 def _container_type(value: object, hint: Any) -> Any:
@@ -201,6 +209,7 @@ def _describe_types(types: str) -> str:
 T = TypeVar("T")
 
 MAX_BYTES = 1024 * 1024
+MAX_PROBLEMS = 100  # that are listed
 MAX_NODES = 50_000  # against aliases of aliases, which grow exponentially
 MAX_DEPTH = 40  # against nested brackets, which would overflow libyaml's stack
 
@@ -209,6 +218,8 @@ FORBIDDEN_KEY = "this key cannot be set in a file; remove it"
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Validator = Callable[[T], list[Problem]]
+KeyLines = Mapping[str, int]
+"""The lines of a file by key path, such as `criteria[0].weight`."""
 KeyDependencies = Mapping[str, Sequence[str]]
 
 _NO_DEPENDENCIES: KeyDependencies = MappingProxyType({})
@@ -235,6 +246,18 @@ def read_yaml(
     Raises:
         RubricError: With everything that is wrong, each problem with its line.
     """
+    return read_yaml_lines(path, type_, check, forbidden, choices, dependencies)[0]
+
+
+def read_yaml_lines(
+    path: Path,
+    type_: type[T],
+    check: Validator[T],
+    forbidden: tuple[str, ...] = (),
+    choices: AllowedWords = NO_ALLOWED_WORDS,
+    dependencies: KeyDependencies = _NO_DEPENDENCIES,
+) -> tuple[T, KeyLines]:
+    """Return the content of a YAML file as a typed value, and the line of every key; see `read_yaml`."""
     source = str(path)
     try:
         text = _read_text(path)
@@ -254,9 +277,16 @@ def read_yaml(
     else:
         problems += check(value)
         if not problems:
-            return value
-    problems = [_add_line(problem, lines) for problem in problems]
-    raise RubricError(source, sorted(problems, key=lambda problem: problem.line or 0))
+            return value, lines
+    problems = add_lines(problems, lines)
+    if len(problems) > MAX_PROBLEMS:
+        problems[MAX_PROBLEMS:] = [Problem(f"and {len(problems) - MAX_PROBLEMS:,} more problems")]
+    raise RubricError(source, problems)
+
+
+def add_lines(problems: Iterable[Problem], lines: KeyLines) -> list[Problem]:
+    """Return problems with the lines of their keys, in the order of the lines."""
+    return sorted((_add_line(problem, lines) for problem in problems), key=lambda problem: problem.line or 0)
 
 
 def _collect_problems(
@@ -264,6 +294,8 @@ def _collect_problems(
 ) -> list[Problem]:
     """Return what is wrong with the types, and what `check` finds in the rest."""
     report = check_types(data, type_, choices)
+    if len(report.problems) > MAX_PROBLEMS:  # comparing them with those of `check` would take quadratic time
+        return list(report.problems)
     try:
         value = msgspec.convert(report.repaired, type_)
     except msgspec.ValidationError:
@@ -314,38 +346,67 @@ class _YamlFileError(Exception):
 
 def _read_text(path: Path) -> str:
     try:
-        raw = path.read_bytes()
+        with regular_file(path).open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise _YamlFileError(Problem(f"cannot be read: {error.strerror or error}")) from None
     if len(raw) > MAX_BYTES:
-        raise _YamlFileError(Problem(f"is {len(raw):,} bytes long; at most {MAX_BYTES:,} are read"))
+        raise _YamlFileError(Problem(f"is {path.stat().st_size:,} bytes long; at most {MAX_BYTES:,} are read"))
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise _YamlFileError(Problem("is not UTF-8 text")) from None
 
 
-def _parse_yaml(text: str) -> tuple[object, dict[str, int], list[Problem]]:
+def _parse_yaml(text: str) -> tuple[object, KeyLines, list[Problem]]:
     """Return the document as plain values, the line of every key path (`criteria[0].weight`), and duplicate keys."""
     _check_depth(text)
-    loader = _Loader(text)
-    lines: dict[str, int] = {}
-    duplicates: list[Problem] = []
-    node_count = 0
+    document = _YamlDocument(text)
+    return document.read(), document.lines, document.duplicates
 
-    def walk(node: yaml.Node, path: str) -> object:
-        nonlocal node_count
-        node_count += 1
-        if node_count > MAX_NODES:
+
+class _YamlDocument:
+    """Reads one document: its values, the lines of its keys, and keys that occur twice."""
+
+    def __init__(self, text: str) -> None:
+        self.lines: dict[str, int] = {}
+        self.duplicates: list[Problem] = []
+        self._loader = _Loader(text)
+        self._node_count = 0
+
+    def read(self) -> object:
+        try:
+            node = self._loader.get_single_node()
+            if node is None:
+                raise _YamlFileError(Problem("is empty"))
+            try:
+                return self._read_node(node, "")
+            except (ValueError, RecursionError) as error:
+                why = "a number with thousands of digits" if "int_max_str_digits" in str(error) else error
+                raise _YamlFileError(Problem(f"holds a value that cannot be read ({why})")) from None
+        finally:
+            self._loader.dispose()
+
+    def _read_node(self, node: yaml.Node, path: str) -> object:
+        self._node_count += 1
+        if self._node_count > MAX_NODES:
             raise _YamlFileError(Problem(f"holds more than {MAX_NODES:,} values (aliases count each time)"))
-        lines[path] = node.start_mark.line + 1
+        self.lines[path] = node.start_mark.line + 1
         if isinstance(node, yaml.SequenceNode):
-            return [walk(child, f"{path}[{index}]") for index, child in enumerate(node.value)]
+            return [self._read_node(child, f"{path}[{index}]") for index, child in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode):
-            return mapping(node, path)
-        return loader.construct_object(node)
+            return self._read_mapping(node, path)
+        return self._read_scalar(node, path)
 
-    def mapping(node: yaml.MappingNode, path: str) -> dict[str, object]:
+    def _read_scalar(self, node: yaml.Node, path: str) -> object:
+        try:
+            return self._loader.construct_object(node)
+        except (LookupError, AttributeError, TypeError, ArithmeticError):  # a tag, such as `!!bool foo`
+            kind = str(node.tag).removeprefix("tag:yaml.org,2002:")
+            message = f"{str(node.value)!r:.60} cannot be read as a value of the type {kind!r:.60}; leave out the tag"
+            raise _YamlFileError(Problem(message, path, node.start_mark.line + 1)) from None
+
+    def _read_mapping(self, node: yaml.MappingNode, path: str) -> dict[str, object]:
         values: dict[str, object] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
@@ -354,23 +415,11 @@ def _parse_yaml(text: str) -> tuple[object, dict[str, int], list[Problem]]:
             key = str(key_node.value)
             inner = f"{path}.{key}" if path else key
             if key in values:
-                duplicates.append(Problem("stands here twice", inner, line))
+                self.duplicates.append(Problem("stands here twice", inner, line))
                 continue
-            values[key] = walk(value_node, inner)
-            lines[inner] = line
+            values[key] = self._read_node(value_node, inner)
+            self.lines[inner] = line
         return values
-
-    try:
-        node = loader.get_single_node()
-        if node is None:
-            raise _YamlFileError(Problem("is empty"))
-        try:
-            return walk(node, ""), lines, duplicates
-        except (ValueError, RecursionError) as error:
-            why = "a number with thousands of digits" if "int_max_str_digits" in str(error) else error
-            raise _YamlFileError(Problem(f"holds a value that cannot be read ({why})")) from None
-    finally:
-        loader.dispose()
 
 
 def _check_depth(text: str) -> None:
@@ -388,7 +437,7 @@ def _syntax_problem(error: yaml.YAMLError) -> Problem:
     return Problem(f"is not valid YAML: {message}", line=mark.line + 1 if mark else None)
 
 
-def _add_line(problem: Problem, lines: dict[str, int]) -> Problem:
+def _add_line(problem: Problem, lines: KeyLines) -> Problem:
     key = problem.key
     while key and key not in lines:
         key = re.sub(r"(\.[^.\[\]]+|\[\d+\]|^[^.\[\]]+)$", "", key)

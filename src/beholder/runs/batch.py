@@ -1,8 +1,8 @@
-"""A run that is asked by batch: requests are queued in a file, submitted as jobs, and fetched later.
+"""Runs that are asked by batch: requests are queued in a file, submitted as jobs, and fetched later.
 
 Submitting, fetching, repairing and submitting again are all the same pass (`BatchPass`):
 
-    1. fetch the results of submitted jobs that have ended into the ledger;
+    1. fetch the results of submitted jobs that have ended into the ledger (`BatchFetcher`);
     2. run the engine over the cases that are not done: those whose answers are all there get their verdicts, as live;
     3. submit what has no answer yet, unless it is in a job already.
 
@@ -12,33 +12,36 @@ All state is in the ledger, so a pass may be stopped or killed at any moment.
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from pathlib import Path
 
 from msgspec.structs import replace as changed
 
 from beholder.errors import LedgerError, SetupError, UsageError
-from beholder.judges.base import INSTRUMENTS, CostBound, Judge, ReserveCall, reserve_nothing
-from beholder.judges.batch import BatchJudge
-from beholder.judges.model import ModelJudge
+from beholder.judges.base import INSTRUMENTS, CostBound, Judge, ReserveCall, ReservedCall, reserve_nothing
+from beholder.judges.model import BatchJudge, ModelJudge
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import FINISHED, INTERRUPTED, RUNNING, WAITING, RunProgress
-from beholder.providers.batch import UNCONFIRMED, BatchClient, BatchNotFoundError
+from beholder.providers.batch import (
+    UNCONFIRMED,
+    BatchClient,
+    BatchNotFoundError,
+)
 from beholder.providers.retry import PermanentError, RetryableError
-from beholder.runs.batch_fetcher import HANDLE_CANCELED, HANDLE_FULL, BatchFetcher
-from beholder.runs.batch_queue import BatchLedger, LedgerBatchQueue, Notify
-from beholder.runs.engine import FINAL_OUTCOMES, RunObserver
+from beholder.rubrics.brief import Brief
+from beholder.runs.batch_queue import BatchLedger, LedgerBatchQueue, Notify, open_request_folder
+from beholder.runs.batch_results import HANDLE_CANCELED, HANDLE_FULL, BatchFetcher
+from beholder.runs.engine import FINAL_OUTCOMES, RunObserver, wait_or_stop
 from beholder.runs.execution import SuiteRun, check_suite_cases, compute_fingerprint
-from beholder.runs.ledger_access import LedgerThread
+from beholder.runs.ledger_access import LedgerThread, make_worker_name
 from beholder.runs.limits import Budget, CallBudget, RunLimits
 from beholder.runs.suite import Suite
 from beholder.runs.suite_file import JudgeEntry
 from beholder.runs.suite_judges import find_judge_price, make_cost_bound, make_judges
-from beholder.verdicts.verdict import Outcome
+from beholder.verdicts.answer import Turn
+from beholder.verdicts.verdict import ANSWERED_OUTCOMES, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class BatchPassOptions:
     """How a pass is made.
 
     Attributes:
-        retry_answered: Try again what has no score although a job had an answer to it, as `run` does.
+        retry_answered: Try again what failed although a job had an answer to it, as `run` does.
         repair_live: Ask for repairs at once and at the live price.
         even_if_nothing_new: Go over the cases even if nothing was fetched and everything was submitted before.
         retry: Final outcomes to try again.
@@ -85,11 +88,15 @@ def check_batch_judges(suite: Suite, judges: Sequence[Judge]) -> None:
         raise UsageError("A batch is submitted by one process, without Ray; leave the engine at local.")
     for judge in judges:
         if judge.name != INSTRUMENTS and not (isinstance(judge, ModelJudge) and judge.provider.batch):
-            raise SetupError(f"{judge.name} has no batch API that Beholder speaks; leave --batch out.")
+            raise SetupError(
+                f"{judge.name} has no batch API that Beholder speaks; run it without (--batch or batch=True)."
+            )
         if isinstance(judge, ModelJudge) and judge.settings.base_urls:
             raise SetupError(f"{judge.name} has several base URLs, and a batch is submitted at one; give one.")
     if all(judge.name == INSTRUMENTS for judge in judges):
-        raise UsageError("The instruments measure here and now; leave --batch out, or name a model with --judge.")
+        raise UsageError(
+            "The instruments measure here and now; run them without a batch (--batch or batch=True), or name a model."
+        )
 
 
 @contextmanager
@@ -104,17 +111,17 @@ def resume_batch_run(suite: Suite, *, run: str = "", skip_bad: bool = False) -> 
     Raises:
         UsageError: There is no such run, or nothing of it is awaited.
     """
-    with Ledger.open(suite.ledger_place(), create=False) as ledger:
+    with Ledger.open(suite.ledger_place()) as ledger:
         checked = check_suite_cases(suite, ledger, skip_bad=skip_bad)
         record = ledger.run(run) if run else ledger.find(compute_fingerprint(suite, checked))
         if record is None:
             raise UsageError(
-                "There is no run of this suite in the ledger: `beholder run --batch` submits one. If a case or image "
-                "has changed since, name the run with --run."
+                "There is no run of this suite in the ledger; submit one (--batch or batch=True of `run`). If a "
+                "case or image has changed since, name the run (--run or resume=)."
             )
         if record.state != WAITING and not ledger.has_uncollected_batches(record.id):
             raise UsageError(
-                f"Nothing of the run {record.id} is under way; `beholder run --batch` submits what is open."
+                f"Nothing of the run {record.id} is under way; submit what is open (--batch or batch=True of `run`)."
             )
         yield SuiteRun(suite, ledger, checked, record, make_judges(suite, RunLimits()))
 
@@ -144,6 +151,7 @@ class BatchPass:
         self._ledger, self._run_id = suite_run.ledger, suite_run.id
         self._ledger_thread = LedgerThread(suite_run.ledger)
         self._budget = Budget(suite_run.suite.budget_usd())
+        self._worker = make_worker_name()
         self._queues: dict[str, LedgerBatchQueue] = {}  # by identity of the judge
 
     async def run(self) -> BatchRunStatus:
@@ -153,10 +161,10 @@ class BatchPass:
             SetupError: A judge cannot be asked at all.
             LedgerError: The ledger cannot be written.
         """
-        with tempfile.TemporaryDirectory(prefix="beholder-") as folder:
+        with open_request_folder() as folder:
             self._queues = {
                 judge.identity: LedgerBatchQueue(
-                    judge, api, self._ledger_thread, self._run_id, self._budget, Path(folder), self._notify
+                    judge, api, self._ledger_thread, self._run_id, self._budget, folder, self._notify
                 )
                 for judge in self._suite_run.judges
                 if isinstance(judge, ModelJudge) and (api := judge.provider.batch)
@@ -218,37 +226,44 @@ class BatchPass:
                     queue.closed_reason = queue.closed_reason or "There is room for one job at a time."
 
     async def _judge_open_cases(self, *, retry_setup_errors: bool) -> str:
-        suite, ledger, options = self._suite_run.suite, self._ledger, self._options
+        suite, options = self._suite_run.suite, self._options
+        ledger = BatchLedger(self._ledger, self._queues.values())
         judges = [
-            self._make_batch_judge(judge, entry, retry_setup_errors)
+            self._make_batch_judge(judge, entry, retry_setup_errors, ledger.live_usd)
             for judge, entry in zip(self._suite_run.judges, suite.judges, strict=True)
         ]
         run = replace(
             self._suite_run,
             # Submitting a job takes as long as it takes: no case may time out meanwhile.
             suite=changed(suite, limits=changed(suite.limits, total_timeout_s=None)),
-            ledger=BatchLedger(ledger, self._queues.values()),
+            ledger=ledger,
             judges=judges,
-            limits=RunLimits(not_shared=True),
+            limits=RunLimits(),
         )
         # Cases that are done and were asked again stay as they are unless there is a new answer.
-        retry = options.retry if options.retry_answered else FINAL_OUTCOMES - {Outcome.SCORED}
+        retry = options.retry if options.retry_answered else FINAL_OUTCOMES - ANSWERED_OUTCOMES
         try:
             state = await run.execute(self._observer, self._stop, retry)
+            if self._budget.limit is not None:  # what live repairs had reserved: their verdicts are written
+                await self._ledger_thread.call(self._ledger.leave, self._run_id, self._worker, Decimal("Infinity"))
             if not self._stop.is_set():
                 # As long as requests are queued, there are cases without a verdict.
-                await self._ledger_thread.call(lambda: ledger.update(self._run_id, state=RUNNING))
+                await self._ledger_thread.call(lambda: self._ledger.update(self._run_id, state=RUNNING))
                 for queue in self._queues.values():
                     await queue.submit()
         except BaseException:
             with suppress(LedgerError):
-                ledger.update(self._run_id, state=INTERRUPTED)
+                self._ledger.update(self._run_id, state=INTERRUPTED)
+                if ledger.written_usd:
+                    self._ledger.leave(self._run_id, self._worker, ledger.written_usd)
             raise
         if state == FINISHED and not any(queue.used_replies for queue in self._queues.values()):
-            await self._ledger_thread.call(ledger.close_batch_jobs, self._run_id)
+            await self._ledger_thread.call(self._ledger.close_batch_jobs, self._run_id)
         return state
 
-    def _make_batch_judge(self, judge: Judge, entry: JudgeEntry, retry_setup_errors: bool) -> Judge:
+    def _make_batch_judge(
+        self, judge: Judge, entry: JudgeEntry, retry_setup_errors: bool, live_usd: dict[str, Decimal]
+    ) -> Judge:
         queue = self._queues.get(judge.identity)
         if queue is None or not isinstance(judge, ModelJudge):
             return judge
@@ -260,7 +275,8 @@ class BatchPass:
                 cost_bound = make_cost_bound(entry, batch_price, judge.sizing.detail)
             if live_price:
                 live_bound = make_cost_bound(entry, live_price, judge.sizing.detail)
-                reserve = CallBudget(self._budget, live_bound).reserve
+                calls = CallBudget(self._budget, live_bound)
+                reserve = LiveRepairBudget(calls, self._ledger_thread, self._run_id, self._worker, live_usd).reserve
         return BatchJudge(
             judge,
             queue,
@@ -270,6 +286,65 @@ class BatchPass:
             repair_live=self._options.repair_live,
             reserve=reserve,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRepairBudget:
+    """Reserves the cost of repairs that are asked live: in the budget of the pass, and in the ledger, so that it is not
+    forgotten when the process is killed. There it stays reserved until the pass ends, and if that failed, what is in no
+    written verdict stays reserved. `reserved` has it by the digest of the brief."""
+
+    calls: CallBudget
+    ledger_thread: LedgerThread
+    run: str
+    worker: str
+    reserved: dict[str, Decimal]
+
+    @asynccontextmanager
+    async def reserve(
+        self, brief: Brief, earlier: Sequence[Turn], max_tokens: int | None
+    ) -> AsyncIterator[ReservedCall]:
+        """Implements `judges.base.ReserveCall`. Raises `OverBudget`."""
+        ledger, amount = self.ledger_thread.ledger, self.calls.cost_bound(brief, earlier, max_tokens)[0]
+        async with self.calls.reserve(brief, earlier, max_tokens) as call:
+            # The budget of the pass has decided: it also knows the requests that are queued.
+            await self.ledger_thread.call(ledger.grant, self.run, self.worker, Decimal("Infinity"), amount, 1)
+            try:
+                yield call
+            finally:
+                kept = amount if call.cost_usd is None else call.cost_usd
+                self.reserved[brief.digest] = self.reserved.get(brief.digest, Decimal(0)) + kept
+                if kept != amount:
+                    await self.ledger_thread.call(ledger.leave, self.run, self.worker, amount - kept)
+
+
+MAX_POLL_S = 600.0
+
+
+async def collect_results(
+    make_pass: Callable[[], BatchPass],
+    stop: asyncio.Event,
+    *,
+    pause_s: float | None = None,
+    on_pass: Callable[[BatchRunStatus], None] | None = None,
+) -> BatchRunStatus:
+    """Make one pass over a batch run; with `pause_s`, repeat it until nothing is pending.
+
+    Args:
+        make_pass: Makes a pass.
+        stop: When it is set, no other pass is begun.
+        pause_s: Seconds to the second pass. Later ones wait longer as long as nothing new is answered.
+        on_pass: Called after each pass.
+    """
+    next_pause_s = pause_s
+    while True:
+        status = await make_pass().run()
+        if on_pass is not None:
+            on_pass(status)
+        if pause_s is None or next_pause_s is None or status.state != WAITING or stop.is_set():
+            return status
+        next_pause_s = pause_s if status.fetched else min(2 * next_pause_s, MAX_POLL_S)
+        await wait_or_stop(stop, next_pause_s)
 
 
 async def cancel_jobs(suite_run: SuiteRun, notify: Notify) -> int:
@@ -288,7 +363,7 @@ async def cancel_jobs(suite_run: SuiteRun, notify: Notify) -> int:
             judge = judges.get(job.judge)
             api = judge.provider.batch if judge else None
             if judge is None or api is None or "id" not in job.handle or UNCONFIRMED in job.handle:
-                notify(f"A job of {job.count} requests is not surely this run's; it was not cancelled.")
+                notify(f"A job of {job.count} requests is not surely this run's; it was not canceled.")
                 continue
             client = BatchClient(judge)
             try:
@@ -297,7 +372,7 @@ async def cancel_jobs(suite_run: SuiteRun, notify: Notify) -> int:
                 await ledger_thread.call(ledger.set_batch_handle, suite_run.id, job, handle)
                 canceled += 1
             except (BatchNotFoundError, PermanentError, RetryableError) as error:  # it may have ended just now
-                notify(f"A job of {job.count} requests was not cancelled: {error}")
+                notify(f"A job of {job.count} requests was not canceled: {error}")
             finally:
                 await client.aclose()
     finally:

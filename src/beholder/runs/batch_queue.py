@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import IO
@@ -12,16 +17,66 @@ from beholder.errors import SetupError, Unreachable
 from beholder.judges.model import ModelJudge
 from beholder.ledger import types
 from beholder.ledger.ledger import Ledger
+from beholder.ledger.locks import lock_file
 from beholder.ledger.types import Entry, WriteToken
 from beholder.providers.base import HttpRequest
 from beholder.providers.batch import MAX_BATCH_BYTES, BatchApi, BatchClient, BatchHandle
 from beholder.providers.retry import PermanentError, RetryableError
-from beholder.runs.concurrency import CallCoalescer
-from beholder.runs.ledger_access import LedgerThread
+from beholder.runs.ledger_access import CallCoalescer, LedgerThread
 from beholder.runs.limits import Budget
 from beholder.verdicts.answer import BatchReply
 
 Notify = Callable[[str], None]
+
+FOLDER_PREFIX = "beholder-requests-"  # of folders with requests and their locks, in the folder for temporary files
+_LOCK_SUFFIX = ".lock"
+
+
+@contextmanager
+def open_request_folder() -> Iterator[Path]:
+    """Make a folder for request files, which only this user may read, and delete it at the end of the context.
+
+    A file beside it is locked for as long as this process lives. Folders that killed processes left behind have a file
+    that nobody locks, and are deleted now.
+    """
+    _delete_abandoned_folders()
+    handle, lock = _create_lock()
+    try:
+        yield Path(tempfile.mkdtemp(prefix=f"{lock.stem}-"))
+    finally:
+        _delete_folder(handle, lock)
+
+
+def _create_lock() -> tuple[int, Path]:
+    """Create and lock a file with a new name; again if another process took it for an abandoned one before that."""
+    while True:
+        handle, name = tempfile.mkstemp(_LOCK_SUFFIX, FOLDER_PREFIX)
+        with suppress(OSError):
+            if lock_file(handle) and Path(name).exists():
+                return handle, Path(name)
+        os.close(handle)
+
+
+def _delete_abandoned_folders() -> None:
+    for lock in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*{_LOCK_SUFFIX}"):
+        with suppress(OSError):  # it was deleted meanwhile, or is not ours
+            status = lock.lstat()
+            if not stat.S_ISREG(status.st_mode) or (hasattr(os, "getuid") and status.st_uid != os.getuid()):
+                continue
+            handle = os.open(lock, os.O_RDWR)
+            if lock_file(handle):
+                _delete_folder(handle, lock)
+            else:  # its process lives
+                os.close(handle)
+
+
+def _delete_folder(handle: int, lock: Path) -> None:
+    """Delete the folder that belongs to a lock, and the lock, which is open as `handle`."""
+    for folder in lock.parent.glob(f"{lock.stem}-*"):
+        shutil.rmtree(folder, ignore_errors=True)
+    os.close(handle)  # Windows deletes no open file
+    with suppress(OSError):  # another process deletes it, too
+        lock.unlink()
 
 
 class LedgerBatchQueue:
@@ -80,6 +135,7 @@ class LedgerBatchQueue:
                 return
             await self._budget.reserve(max_usd)
             if self._file is None:
+                self._path.touch(0o600)  # the images of the cases are in it
                 self._file = self._path.open("wb")
             self._file.write(self.api.separator if self._queued else self.api.prefix)
             self._file.write(before)
@@ -153,11 +209,17 @@ class BatchLedger(Ledger):
     """A ledger that marks replies as used in the transaction that writes the verdicts made from them.
 
     So no reply is read for a second verdict and counted twice in the costs, whenever the process ends.
+
+    Attributes:
+        live_usd: What live repairs have reserved and no verdict that was written has counted yet, by digest of brief.
+        written_usd: What live repairs had reserved whose verdicts are written.
     """
 
     def __init__(self, ledger: Ledger, queues: Iterable[LedgerBatchQueue]) -> None:
         super().__init__(ledger.database)
         self._queues = tuple(queues)
+        self.live_usd: dict[str, Decimal] = {}
+        self.written_usd = Decimal(0)
 
     def write(
         self,
@@ -166,12 +228,14 @@ class BatchLedger(Ledger):
         worker: WriteToken | None = None,
         *,
         used_replies: Collection[bytes] = (),
+        growing: bool = False,
     ) -> None:
         digests = _list_brief_digests(entries)
         used = [key for queue in self._queues for digest in digests for key in queue.used_replies.get(digest, ())]
-        super().write(run, entries, worker, used_replies=[*used_replies, *used])
-        for queue in self._queues:
-            for digest in digests:
+        super().write(run, entries, worker, used_replies=[*used_replies, *used], growing=growing)
+        for digest in digests:
+            self.written_usd += self.live_usd.pop(digest, Decimal(0))
+            for queue in self._queues:
                 queue.used_replies.pop(digest, None)
 
 

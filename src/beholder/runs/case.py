@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from beholder.cases.case import Case, choose_pair_roles
-from beholder.errors import CaseError, ImageError, Waiting
-from beholder.images.image import Sizing
-from beholder.judges.audit import AuditEvidence, apply_audit, plan_audit
-from beholder.judges.base import (
-    Judge,
-    ReserveCall,
-    capabilities_of,
-    identity_for_brief,
-    reserve_nothing,
-)
+from beholder.cases.case import Case, find_pair
+from beholder.errors import CaseError, ImageError, Unreachable, Waiting
+from beholder.images.image import PreparedImage, Sizing
+from beholder.judges.audit import AuditPlan, Examination, apply_audit, plan_audit
+from beholder.judges.base import Judge, ReserveCall, capabilities_of, identity_for_brief, reserve_nothing
 from beholder.judges.conversation import Conversation
 from beholder.ledger.types import AnswerKey, Entry
+from beholder.providers.base import notify_observers
 from beholder.rubrics.brief import Brief, Composer
 from beholder.rubrics.rubric import Rubric
 from beholder.runs.cache import AnswerLookup, digest_identity, make_stored_answer, restore_answer
-from beholder.runs.image_pool import ImagePool
+from beholder.runs.image_pool import ImagePool, ThumbnailSelector
+from beholder.verdicts.answer import Transcript
 from beholder.verdicts.jury import combine_verdicts
 from beholder.verdicts.score import VerdictHeader
 from beholder.verdicts.verdict import Outcome, Verdict
@@ -34,18 +31,23 @@ if TYPE_CHECKING:
     from beholder.verdicts.calibration import Calibration
 
 
+_log = logging.getLogger(__name__)
+
+
 @dataclass(frozen=True, slots=True)
 class CaseJudge:
     """Judges cases: everything that is the same for all cases of a run in one process.
 
-    Args:
+    Attributes:
         judges: Who is asked; several form a jury.
         images: Reads and prepares images.
         samples: How often each judge is asked.
         look_up: Finds answers that were paid for already; without it every judge is asked.
+        release: Called with the keys of answers that were looked up in vain and of which there is none to be stored.
         slots: Limits how many cases are asked at once.
         timeout_s: For each judge, over all of its turns.
         audit: Measure a pair of images while models look at it.
+        thumbnails: Tells of which images to make a thumbnail, meanwhile; without it none is made.
         calibration: With it a verdict also says how people would rate.
         reserve: By `id` of a judge, what reserves the cost of each call; a judge that is not in it costs nothing.
     """
@@ -57,56 +59,65 @@ class CaseJudge:
     slots: asyncio.Semaphore | None = None
     timeout_s: float | None = None
     audit: bool = False
+    thumbnails: ThumbnailSelector | None = None
     calibration: Calibration | None = None
     reserve: Mapping[int, ReserveCall] = field(default_factory=dict)
+    release: Callable[[Sequence[AnswerKey]], None] | None = None
 
     async def judge(self, composer: Composer, case: Case) -> Entry:
-        """Judge one case by one rubric.
+        """Judge one case by one rubric, and notify the observers.
 
         Returns:
-            The verdict with its new answers. Position and thumbnails are for the caller to fill in.
+            The verdict with its new answers and thumbnails. The position is for the caller to fill in.
 
         Raises:
             CaseError: The case does not fit the rubric.
             SetupError: The only judge can never answer.
-            Waiting: Some answers come later (by batch); all judges were asked. Every other failure is an outcome.
+            Waiting: Some answers come later (by batch); all judges were asked. Or `look_up` was stopped, and none was.
+                Every other failure is an outcome.
         """
         rubric = composer.rubric_for(case)
         header = VerdictHeader(case.id, rubric, describe_judges(self.judges, self.samples))
         try:
             conversations = await self._open_conversations(composer, case, rubric)
-        except ImageError as error:
-            return Entry(0, case, header.make_verdict(Outcome.UNREADABLE, str(error)), spent_usd=Decimal(0))
-        keys = [_make_key(conversation) for conversation in conversations]
-        stored = await self.look_up(keys) if self.look_up is not None else {}
-        for key, conversation in zip(keys, conversations, strict=True):
-            if key in stored:
-                restore_answer(conversation, stored[key])
+            keys = [_make_key(conversation) for conversation in conversations]
+            stored = await self.look_up(keys) if self.look_up is not None else {}
+        except (ImageError, Unreachable) as error:
+            outcome = Outcome.UNREADABLE if isinstance(error, ImageError) else Outcome.UNREACHABLE
+            return _announce(Entry(0, case, header.make_verdict(outcome, str(error)), spent_usd=Decimal(0)))
         # By batch most cases have to wait for their answers: they are measured only once they have them.
         by_batch = any(capabilities_of(judge).answers_later for judge in self.judges)
-        audit = self._start_audit(rubric, conversations) if self.audit and not by_batch else None
+        examining: asyncio.Task[Examination] | None = None
+        entry: Entry | None = None
         try:
+            if not by_batch:
+                examining = self._start_examining(rubric, conversations)
+            for key, conversation in zip(keys, conversations, strict=True):
+                if key in stored:
+                    restore_answer(conversation, stored[key])
             async with self.slots or nullcontext(), asyncio.TaskGroup() as group:
                 for conversation in conversations:
                     if conversation.is_open:
                         # One task each: a judge by batch tells conversations apart by their tasks.
                         group.create_task(conversation.run(self.timeout_s))
-            if waiting := sum(conversation.is_waiting for conversation in conversations):
-                raise Waiting(f"{waiting} answers are still to come")
-            if self.audit and by_batch:
-                audit = self._start_audit(rubric, conversations)
-            is_jury = len(conversations) > 1
-            verdict = combine_verdicts(header, conversations) if is_jury else conversations[0].verdict
-            if audit is not None and verdict.scored:
-                verdict = apply_audit(verdict, await audit, _list_audited_jurors(conversations))
+            verdict = _combine(header, conversations)
+            examining = examining or self._start_examining(rubric, conversations)
+            examined = await examining
+            if verdict.answered and examined.evidence is not None:
+                verdict = apply_audit(verdict, examined.evidence, _list_audited_jurors(conversations))
+            if self.calibration is not None:
+                [verdict] = await calibrate_case(self.calibration, [verdict], case, self.images)
+            entry = _make_entry(case, verdict, keys, conversations)
+            entry = replace(entry, thumbnails=tuple(examined.thumbnails.items()))
         except BaseExceptionGroup as failures:  # of the task group, which has canceled the other conversations
             raise failures.exceptions[0] from None
         finally:
-            if audit is not None:
-                audit.cancel()
-        if self.calibration is not None:
-            [verdict] = await calibrate_case(self.calibration, [verdict], case, self.images)
-        return _make_entry(case, verdict, keys, conversations)
+            if examining is not None:
+                examining.cancel()
+            if self.release is not None:
+                new = {answer.key for answer in entry.answers} if entry is not None else set()
+                self.release([key for key in keys if key not in stored and key not in new])
+        return _announce(entry)
 
     async def _open_conversations(self, composer: Composer, case: Case, rubric: Rubric) -> list[Conversation]:
         """Return one conversation for each judge and sample. Raises `CaseError` or `ImageError`."""
@@ -125,14 +136,53 @@ class CaseJudge:
             for sample in range(self.samples)
         ]
 
-    def _start_audit(self, rubric: Rubric, conversations: Sequence[Conversation]) -> asyncio.Task[AuditEvidence] | None:
-        """Start measuring a pair of images that models are asked about, before they have answered."""
-        plan = plan_audit(rubric)
-        brief = next((one.brief for one in conversations if capabilities_of(one.judge).sees_images), None)
-        if plan is None or brief is None or len(brief.images) != 2:
-            return None
-        before, after = (picture.image.data for picture in brief.images)
-        return asyncio.create_task(self.images.audit(plan, before, after))
+    def _start_examining(self, rubric: Rubric, conversations: Sequence[Conversation]) -> asyncio.Task[Examination]:
+        """Start what is done with the pixels of images that judges are asked about, before they have answered."""
+        briefs = [one.brief for one in conversations if one.brief.images]
+        seen = [one.brief for one in conversations if capabilities_of(one.judge).sees_images and one.brief.images]
+        plan = plan_audit(rubric) if self.audit and seen and len(seen[0].images) == 2 else None
+        images = [block.image for block in (seen or briefs)[0].images] if briefs else []
+        return asyncio.create_task(self._examine(plan, images))
+
+    async def _examine(self, plan: AuditPlan | None, images: Sequence[PreparedImage]) -> Examination:
+        if self.thumbnails is None:
+            return await self.images.examine(plan, images)
+        made: Collection[str] = ()
+        wanted = await _select_thumbnails(self.thumbnails, [image.source_digest for image in images])
+        try:
+            examined = await self.images.examine(plan, images, wanted)
+            made = examined.thumbnails
+            return examined
+        finally:
+            self.thumbnails.forget(set(wanted).difference(made))
+
+
+async def _select_thumbnails(thumbnails: ThumbnailSelector, digests: Sequence[str]) -> Collection[str]:
+    """Return which images need a thumbnail; none if the ledger cannot tell."""
+    try:
+        return await thumbnails.select_new(digests)
+    except BaseException as error:
+        thumbnails.forget(digests)
+        if not isinstance(error, Exception):
+            raise
+        # An answer that was paid for is worth more than a thumbnail.
+        _log.warning("a case has no thumbnails: the ledger could not be asked for them", exc_info=True)
+        return ()
+
+
+def _combine(header: VerdictHeader, conversations: Sequence[Conversation]) -> Verdict:
+    """Return the verdict of all conversations. Raises `Waiting` where answers come later."""
+    if waiting := sum(conversation.is_waiting for conversation in conversations):
+        raise Waiting(f"{waiting} answers are still to come")
+    return combine_verdicts(header, conversations) if len(conversations) > 1 else conversations[0].verdict
+
+
+def _announce(entry: Entry) -> Entry:
+    """Log a verdict, notify the observers, and return its entry."""
+    verdict = entry.verdict
+    _log.debug("case %s by %s: %s, %d requests", entry.case.id, verdict.judge, verdict.outcome, verdict.attempts)
+    notify_observers(lambda observer: observer.on_verdict(verdict))
+    return entry
 
 
 def _make_key(conversation: Conversation) -> AnswerKey:
@@ -160,10 +210,21 @@ def _make_entry(
         position=0,
         case=case,
         verdict=verdict,
-        answers=tuple(make_stored_answer(key, one) for key, one in asked if one.verdict.scored),
-        reused=not asked and verdict.scored,
+        answers=tuple(make_stored_answer(key, one) for key, one in asked if one.verdict.answered),
+        reused=not asked and verdict.answered,
         spent_usd=_sum_new_costs([one.verdict for _, one in asked]),
         used=tuple(key for key, one in pairs if not one.was_asked),
+        transcripts=_collect_transcripts([one for _, one in asked], is_jury=len(pairs) > 1),
+    )
+
+
+def _collect_transcripts(asked: Sequence[Conversation], *, is_jury: bool) -> tuple[Transcript, ...]:
+    """Return the conversations of more than one turn, and of a jury also those whose answer is stored nowhere else."""
+    pairs = [(one, one.transcript) for one in asked]
+    return tuple(
+        transcript
+        for one, transcript in pairs
+        if len(transcript.turns) > 1 or (is_jury and transcript.turns and not one.verdict.answered)
     )
 
 
@@ -178,13 +239,13 @@ async def calibrate_case(
     calibration: Calibration, verdicts: Sequence[Verdict], case: Case, images: ImagePool
 ) -> list[Verdict]:
     """Return the verdicts on a case with how people would rate it. Pixel features that the calibration needs are
-    measured if anything was scored."""
+    measured if anything was answered."""
     from beholder.verdicts.calibration import apply_calibration
 
     features: dict[str, float] = {}
-    roles = choose_pair_roles(case.images)
-    if calibration.instrument_names and roles and any(verdict.scored for verdict in verdicts):
-        features, _ = await images.measure((case.images[roles[0]], case.images[roles[1]]), calibration.instrument_names)
+    pair = find_pair(case)
+    if calibration.instrument_names and pair and any(verdict.answered for verdict in verdicts):
+        features, _ = await images.measure(pair, calibration.instrument_names)
     return apply_calibration(calibration, verdicts, features)
 
 
@@ -207,12 +268,14 @@ async def make_brief(composer: Composer, case: Case, sizing: Sizing | None, imag
     missing = [role for role in roles if role not in case.images]
     if missing:
         raise CaseError(f"The case {case.id!r} lacks the image {', '.join(map(repr, missing))}.")
-    prepared = {}
+    prepared: dict[str, list[PreparedImage]] = {role: [] for role in roles}
     for role in roles:
-        try:
-            prepared[role] = await images.prepare(case.images[role], sizing)
-        except ImageError as error:
-            raise ImageError(f"{role}: {error}") from None
+        for number, source in enumerate(sources := case.sources(role), start=1):
+            try:
+                prepared[role].append(await images.prepare(source, sizing))
+            except ImageError as error:
+                name = role if len(sources) == 1 else f"{role} {number} of {len(sources)}"
+                raise ImageError(f"{name}: {error}") from None
     return composer.compose(case, prepared)
 
 

@@ -20,25 +20,24 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from beholder.cases.case import Case
-from beholder.errors import Waiting
-from beholder.judges.base import Judge, ReserveCall
+from beholder.errors import LedgerError, SetupError, Waiting
+from beholder.judges.base import Judge, ReserveCall, capabilities_of
 from beholder.ledger.encoding import key_id
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import Entry
 from beholder.rubrics.brief import Composer
-from beholder.runs.cache import AnswerCache, AnswerLookup
+from beholder.runs.cache import AnswerCache, AnswerLookup, SharedAnswerCache
 from beholder.runs.case import CaseJudge
-from beholder.runs.concurrency import find_first_failure, take_batch, wait_or_stop
-from beholder.runs.image_pool import ImagePool, ThumbnailMaker
+from beholder.runs.image_pool import ImagePool, ThumbnailSelector
 from beholder.runs.ledger_access import LEASE_S, CaseLeases, LedgerThread, join_run
 from beholder.runs.limits import RunLimits
-from beholder.verdicts.verdict import Outcome
+from beholder.verdicts.verdict import ANSWERED_OUTCOMES, Outcome
 
 if TYPE_CHECKING:
     from beholder.verdicts.calibration import Calibration
 
 
-FINAL_OUTCOMES = frozenset({Outcome.SCORED, Outcome.REFUSED, Outcome.FILTERED})
+FINAL_OUTCOMES = ANSWERED_OUTCOMES | {Outcome.REFUSED, Outcome.FILTERED}
 
 QUEUE_SIZE = 2  # tasks in the queue: more would read the images of all of them before the first request is sent
 LOOKUP_CHUNK = 256  # tasks that are looked up in the ledger together
@@ -57,7 +56,7 @@ T = TypeVar("T")
 class RunSettings:
     """How the cases of a run are judged; the same in every process that works on it.
 
-    Args:
+    Attributes:
         run_id: The run in the ledger.
         composers: Make the briefs, one for each rubric.
         samples: How often each judge is asked.
@@ -137,6 +136,14 @@ class CaseTask:
         return self.case.id, self.composer.rubric.name
 
 
+class _RunSlots(asyncio.Semaphore):
+    """Limits how many cases of a run are asked at once. After a `SetupError`, which ends the run, no other case is."""
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if not (isinstance(error, BaseExceptionGroup) and error.subgroup(SetupError)):
+            self.release()
+
+
 class Engine:
     """Executes a run in this process.
 
@@ -165,6 +172,7 @@ class Engine:
         self.finished: asyncio.Queue[Entry | None] = asyncio.Queue(maxsize=2 * WRITE_BATCH)
         self.cache: AnswerCache | None = None
         self._cases = cases
+        self._file_problem = ""  # why the run ends early
         # Both are set by `write_verdicts`, in whose context cases are queued and written.
         self._leases: CaseLeases
         self._writer: asyncio.Task[None]
@@ -176,41 +184,55 @@ class Engine:
 
         Raises:
             SetupError: A judge can never answer.
-            LedgerError: Verdicts cannot be stored.
+            LedgerError: Verdicts cannot be stored, or its file was moved or deleted.
         """
         settings = self.settings
-        self.cache = AnswerCache(self.ledger_thread) if settings.use_cache else None
+        cache = self.cache = (
+            SharedAnswerCache(self.ledger_thread, self.stop, settings.lease_s, settings.timeout_s)
+            if settings.use_cache
+            else None
+        )
+        by_batch = any(capabilities_of(judge).answers_later for judge in judges)  # whose answers come in days
         case_judge = settings.make_case_judge(
             judges,
             images,
-            self.cache.look_up if self.cache is not None else None,
-            asyncio.Semaphore(settings.concurrency),
+            None if cache is None else cache.look_up if by_batch else cache.look_up_or_lock,
+            _RunSlots(settings.concurrency),
             self.limits.reserve,
         )
+        case_judge = replace(
+            case_judge,
+            release=None if cache is None else cache.release,
+            thumbnails=ThumbnailSelector(self._find_thumbnails) if settings.thumbnails else None,
+        )
         workers = settings.concurrency + math.ceil(settings.concurrency * PREPARE_AHEAD)
-        thumbnails = ThumbnailMaker(images, lambda digests: self.ledger_thread.call(self.ledger.has_thumbnail, digests))
         try:
             async with self.write_verdicts(self.limits), asyncio.TaskGroup() as group:
                 group.create_task(self.queue_cases(workers))
                 for _ in range(workers):
-                    group.create_task(self._work(case_judge, thumbnails))
+                    group.create_task(self._work(case_judge))
         except BaseExceptionGroup as failures:
             raise find_first_failure(failures) from None
         finally:
             self.ledger_thread.close()
+            if cache is not None:
+                cache.close()
 
-    async def _work(self, case_judge: CaseJudge, thumbnails: ThumbnailMaker) -> None:
+    async def _work(self, case_judge: CaseJudge) -> None:
         """Judge tasks until the end of the queue."""
         while (task := await self.tasks.get()) is not None:
             if self.stop.is_set():
                 continue
             try:
                 entry = await case_judge.judge(task.composer, task.case)
-            except Waiting:
-                self.observer.on_waiting(1)
+            except Waiting:  # for a batch; or for somebody else's answer when the run was stopped
+                if not self.stop.is_set():
+                    self.observer.on_waiting(1)
                 continue
-            drawn = await thumbnails.make(task.case, entry.verdict.images) if self.settings.thumbnails else ()
-            await self.finished.put(replace(entry, position=task.position, thumbnails=drawn))
+            await self.finished.put(replace(entry, position=task.position))
+
+    async def _find_thumbnails(self, digests: list[str]) -> set[str]:
+        return await self.ledger_thread.call(self.ledger.has_thumbnail, digests)
 
     async def queue_cases(self, workers: int) -> None:
         """Put every task that is this process's into the queue, then one end mark for each worker.
@@ -238,7 +260,7 @@ class Engine:
                         leased_elsewhere.append(task.number)
                     elif task.key not in claimed.mine:
                         self.observer.on_skipped(1)
-                    elif not self.stop.is_set():
+                    elif not self.stop.is_set() and self._can_go_on():
                         await self.tasks.put(task)
         for _ in range(workers):
             await self.tasks.put(None)
@@ -261,11 +283,21 @@ class Engine:
                 if self.can_write:
                     await self.finished.put(None)
                     await asyncio.wait([self._writer])
+            if self._file_problem:
+                raise LedgerError(self._file_problem + await self.ledger_thread.call(self.ledger.save_displaced))
 
     @property
     def can_write(self) -> bool:
         """False once the writer has failed: then nobody takes verdicts out of the queue any more."""
         return not self._writer.done()
+
+    def _can_go_on(self) -> bool:
+        """Return whether more may be asked. If the ledger's file is gone or its disk full, the run is stopped, and what
+        is in progress is finished and written: it is paid for."""
+        if not self._file_problem and (problem := self.ledger.find_file_problem()):
+            self._file_problem = problem
+            self.stop.set()
+        return not self._file_problem
 
     async def _write_batches(self) -> None:
         """Write batches until the end mark; verdicts count as done when the ledger has them."""
@@ -278,6 +310,7 @@ class Engine:
                 if self.cache is not None:
                     self.cache.add(key_id(answer.key) for entry in batch for answer in entry.answers)
                 self.observer.on_written(batch)
+                self._can_go_on()
 
 
 def _iterate_tasks(
@@ -306,3 +339,39 @@ def split_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
     iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk
+
+
+async def take_batch(queue: asyncio.Queue[T | None], size: int, linger_s: float) -> tuple[list[T], bool]:
+    """Take items from a queue: at most `size`, waiting `linger_s` for more after the first.
+
+    Returns:
+        The items, and whether there may be more: `None` in the queue is its end.
+    """
+    items: list[T] = []
+    try:
+        async with asyncio.timeout(None) as timeout:
+            while len(items) < size:
+                item = await queue.get()
+                if item is None:
+                    return items, False
+                items.append(item)
+                if len(items) == 1:
+                    timeout.reschedule(asyncio.get_running_loop().time() + linger_s)
+    except TimeoutError:
+        pass
+    return items, True
+
+
+async def wait_or_stop(stop: asyncio.Event, seconds: float) -> None:
+    """Wait for so many seconds, or until `stop` is set."""
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        return
+
+
+def find_first_failure(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the exception that came first; the others may be its consequences."""
+    inner = failures.exceptions[0]
+    return find_first_failure(inner) if isinstance(inner, BaseExceptionGroup) else inner

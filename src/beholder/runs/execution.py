@@ -4,6 +4,7 @@ The exit code of `beholder run` follows from the thresholds:
 
 1  a threshold was missed: a mean below `fail_under`, or more cases without a score than `max_unscored` allows
 3  some cases have no score, and `max_unscored` was not given
+4  there are thresholds, and the run still waits for a batch (`api.run`)
 0  otherwise
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import platform
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +21,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
+from itertools import islice
 
 import msgspec
 
@@ -29,6 +32,7 @@ from beholder.judges.base import Judge, check_judges
 from beholder.ledger.database import ledger_exists
 from beholder.ledger.encoding import redact_values
 from beholder.ledger.ledger import Ledger
+from beholder.ledger.query import Tally
 from beholder.ledger.types import FINISHED, INTERRUPTED, RUNNING, RunProgress, RunRecord
 from beholder.rubrics.rubric import to_fraction
 from beholder.runs.engine import Engine, RunObserver, RunSettings
@@ -37,14 +41,16 @@ from beholder.runs.ledger_access import RETRY_FOR_S, LedgerThread, lock_run
 from beholder.runs.limits import Budget, RunLimits
 from beholder.runs.suite import Suite
 from beholder.runs.suite_judges import make_judges, require_prices
-from beholder.verdicts.verdict import Outcome
+from beholder.verdicts.verdict import Outcome, format_beside
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class SuiteRun:
     """One run of a suite in this process, ready to be executed. Made by `prepare_run`.
 
-    Args:
+    Attributes:
         suite: What is run.
         ledger: Where the run is stored.
         checked: The result of checking the cases.
@@ -93,6 +99,7 @@ class SuiteRun:
         """
         state = INTERRUPTED
         self.ledger.update(self.id, state=RUNNING)
+        _log.info("run %s %s: %s", self.id, "begun" if self.is_new else "resumed", self.record.name or "no name")
         try:
             await self._execute(observer, stop, retry)
             if (
@@ -103,8 +110,10 @@ class SuiteRun:
             return state
         finally:
             for judge in self.judges:
-                await judge.aclose()
+                if not self.suite.is_handed_in(judge):
+                    await judge.aclose()
             await _record_final_state(self.ledger, self.id, state)
+            _log.info("run %s %s", self.id, state)
 
     async def _execute(self, observer: RunObserver, stop: asyncio.Event, retry: frozenset[Outcome]) -> None:
         suite = self.suite
@@ -175,7 +184,7 @@ def prepare_run(
         run: Resume this run, although its files were moved or touched.
         skip_bad: Leave out cases that are wrong.
         batch: Whether the judges are going to be asked by batch.
-        limits: With a budget for several runs; by default that of the suite, less what the run has spent.
+        limits: With another budget than that of the suite, as for several runs together.
 
     Raises:
         UsageError: The suite and the options do not fit together, or a price that its budget needs is unknown.
@@ -191,31 +200,33 @@ def prepare_run(
 
         check_batch_judges(suite, judges)
     with ExitStack() as stack:
-        if ledger is None:
-            try:
-                ledger = open_existing_ledger(suite)
-            except LedgerGone:
-                raise
-            except LedgerError:  # it is broken, which opening it below says, after the cases were checked
-                ledger = None
-            if ledger is not None:
-                stack.enter_context(ledger)
+        if ledger is None and (ledger := _open_sound_ledger(suite)) is not None:
+            stack.enter_context(ledger)
         checked = check_suite_cases(suite, ledger, skip_bad=skip_bad)
         if ledger is None:
-            ledger = stack.enter_context(Ledger.open(suite.ledger_place()))
+            ledger = stack.enter_context(Ledger.open(suite.ledger_place(), create=True))
         if run:
             record, is_new = find_named_run(suite, ledger, checked, run), False
         else:
             record, is_new = find_or_create_run(suite, ledger, checked, fresh=fresh)
-        if limits is None:
-            own_limits.budget.spent = record.spent_usd or own_limits.budget.spent
         yield SuiteRun(suite, ledger, checked, record, judges, own_limits, is_new)
+
+
+def _open_sound_ledger(suite: Suite) -> Ledger | None:
+    """Open the ledger of a suite if there is one. A broken one counts as none: creating it says what is wrong with it,
+    after the cases were checked."""
+    try:
+        return open_existing_ledger(suite)
+    except LedgerGone:
+        raise
+    except LedgerError:
+        return None
 
 
 def open_existing_ledger(suite: Suite, *, read_only: bool = False) -> Ledger | None:
     """Open the ledger of a suite; `None` if there is none yet. Raises `LedgerError` if it cannot be opened."""
     place = suite.ledger_place()
-    return Ledger.open(place, create=False, read_only=read_only) if ledger_exists(place) else None
+    return Ledger.open(place, read_only=read_only) if ledger_exists(place) else None
 
 
 def check_suite_cases(suite: Suite, ledger: Ledger | None = None, *, skip_bad: bool = False) -> CaseCheck:
@@ -235,10 +246,28 @@ def check_suite_cases(suite: Suite, ledger: Ledger | None = None, *, skip_bad: b
         more = checked.problem_count - len(checked.problems)
         listed = "\n".join(checked.problems) + (f"\n… and {more} more" if more else "")
         things = "1 thing is" if checked.problem_count == 1 else f"{checked.problem_count} things are"
-        raise CaseError(f"{things} wrong with the cases (--skip-bad goes on without them):\n{listed}")
+        raise CaseError(f"{things} wrong with the cases (--skip-bad or skip_bad=True goes on without them):\n{listed}")
     if not checked.count:
-        raise CaseError("There is no case to judge.")
+        raise CaseError(f"There is no case to judge: {_explain_no_case(suite, checked)}")
+    for composer in suite.composers():
+        for style, near in composer.misspelled_styles().items():
+            _log.warning(
+                "beholder: No style is called %r, and its cases are asked the generic assertions. Did you mean %s?",
+                style,
+                near,
+            )
     return checked
+
+
+def _explain_no_case(suite: Suite, checked: CaseCheck) -> str:
+    """Return why no case is left: all are invalid, the filter matches none, or there were none."""
+    if checked.problem_count:
+        return f"all {len(checked.bad_positions)} are invalid; the first: {checked.problems[0]}"
+    if suite.only and (ids := list(islice((row.id for row in suite.rows(selected=False)), 3))):
+        return f"--only (only=) {suite.only!r} matches none of the ids, such as {', '.join(map(repr, ids))}."
+    if suite.objects.cases is None and suite.pairs:
+        return "no files match the patterns."
+    return "the cases that were given are empty." if suite.objects.cases is not None else f"{suite.cases!r} is empty."
 
 
 def _reuse_earlier_check(suite: Suite, ledger: Ledger) -> CaseCheck | None:
@@ -264,7 +293,8 @@ def find_or_create_run(suite: Suite, ledger: Ledger, checked: CaseCheck, *, fres
 
     Two runs are the same when suite and cases are: rubric, judges, prompt, ids, texts, and image files by path, size
     and modification time. What only says how fast or how far to go (concurrency, limits, budget, thresholds) may
-    differ. A `fresh` run is resumed as such until it is finished.
+    differ. A `fresh` run is resumed as such until it is finished. A finished run is not resumed under another name that
+    was set by flag: it may be somebody's baseline; the new run has the same answers, which cost nothing.
     """
     from beholder import __version__
 
@@ -284,7 +314,7 @@ def find_or_create_run(suite: Suite, ledger: Ledger, checked: CaseCheck, *, fres
         tags=tuple(suite.tags),
         skipped=len(checked.bad_positions),
     )
-    return ledger.find_or_create(run, fresh=fresh)
+    return ledger.find_or_create(run, fresh=fresh, keep_finished_name="name" in suite.flag_keys)
 
 
 def find_named_run(suite: Suite, ledger: Ledger, checked: CaseCheck, run: str) -> RunRecord:
@@ -298,7 +328,9 @@ def find_named_run(suite: Suite, ledger: Ledger, checked: CaseCheck, run: str) -
     if record.total != checked.count * len(suite.rubrics()):
         wrong.append("number of cases")
     if wrong:
-        raise UsageError(f"The run {record.id} is another one: its {', '.join(wrong)} differ; leave --run out.")
+        raise UsageError(
+            f"The run {record.id} is another one: its {', '.join(wrong)} differ; leave it out (--run or resume=)."
+        )
     return record
 
 
@@ -332,6 +364,13 @@ class RunMeans:
     scored: int
     means: Mapping[str, float | Fraction]
 
+    @classmethod
+    def of(cls, tally: Tally, total: int) -> RunMeans:
+        """Return the means of a run that has so many verdicts to give."""
+        criteria = {key: mean.exact for one in tally.rubrics.values() for key, mean in one.criteria.items()}
+        means = {**criteria, "score": tally.score.exact}
+        return cls(total, tally.score.count, {key: value for key, value in means.items() if value is not None})
+
 
 def find_missed_thresholds(
     means: RunMeans, fail_under: Mapping[str, float], max_unscored: str | float | None
@@ -351,7 +390,8 @@ def find_missed_thresholds(
             continue
         reached = to_fraction(str(mean)) * (100 if name == "score" else 1)
         if reached < to_fraction(minimum):
-            missed.append(f"{name}: the mean is {float(reached):.2f}, and {minimum:g} was asked for")
+            mean_shown = format_beside(float(reached), [minimum])
+            missed.append(f"{name}: the mean is {mean_shown}, and {minimum:g} was asked for")
     unscored = means.total - means.scored
     if max_unscored is not None and unscored > count_allowed_unscored(max_unscored, means.total):
         missed.append(f"{unscored} of {means.total} have no score, and {max_unscored} may")

@@ -1,25 +1,24 @@
-"""The images of a run: read once while they are in use, decoded in other processes, and their thumbnails."""
+"""The images of a run: read once while they are in use, decoded in other processes, audited, and their thumbnails."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context, parent_process
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from concurrent.futures import BrokenExecutor
+from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
-from beholder.cases.case import Case
 from beholder.errors import ImageError
-from beholder.images.image import ImageSource, PreparedImage, Sizing
-from beholder.images.prepare import prepare_image, prepare_unchanged
-from beholder.images.source import is_remote, load_image, read_image
-from beholder.judges.audit import AuditEvidence, AuditPlan, measure_evidence
-from beholder.verdicts.verdict import SentImage
+from beholder.images.headers import ImageHeader
+from beholder.images.image import DEFAULT_IMAGE_LIMITS, DEFAULT_SIZING, ImageSource, PreparedImage, Sizing
+from beholder.images.memory import decoding_budget, estimate_decoding_bytes
+from beholder.images.prepare import fit_size, prepare_image, prepare_unchanged, upright_size
+from beholder.images.source import is_remote, load_image, read_header, read_image
+from beholder.judges.audit import AuditEvidence, AuditPlan, Examination, examine_images
+from beholder.runs.ledger_access import CallCoalescer
+from beholder.runs.worker_processes import WorkerPool, default_worker_count
 
 T = TypeVar("T")
 
@@ -38,8 +37,8 @@ class ImagePool:
 
     def __init__(self, *, allow_remote: bool = False, workers: int | None = None) -> None:
         self._allow_remote = allow_remote
-        self._workers = (os.cpu_count() or 1) if workers is None else workers
-        self._pool: ProcessPoolExecutor | None = None
+        count = default_worker_count() if workers is None else workers
+        self._pool = WorkerPool(count) if count else None
         self._cache: OrderedDict[tuple[ImageSource, Sizing], PreparedImage] = OrderedDict()
         self._size = 0
         self._in_progress: dict[tuple[ImageSource, Sizing], asyncio.Future[PreparedImage]] = {}
@@ -62,21 +61,33 @@ class ImagePool:
             work.add_done_callback(lambda done: self._finished(key, done))
         return await asyncio.shield(self._in_progress[key])
 
-    async def thumbnail(self, source: ImageSource) -> bytes:
-        """Return a small WebP of an image. Raises `ImageError`."""
-        from beholder.images.prepare import make_thumbnail
+    async def examine(
+        self, plan: AuditPlan | None, images: Sequence[PreparedImage], thumbnails: Collection[str] = ()
+    ) -> Examination:
+        """Measure a pair of images and make thumbnails, in one task of a worker process that decodes each image once.
 
-        data = await load_image(source, allow_remote=self._allow_remote)
-        return await self._run_in_pool(make_thumbnail, data)
+        Args:
+            plan: What to measure; `None` for nothing.
+            images: As they are sent; two where there is a plan.
+            thumbnails: Digests of the image files that need one.
 
-    async def audit(self, plan: AuditPlan, before: bytes, after: bytes) -> AuditEvidence:
-        """Measure a pair of images; see `judges.audit.measure_evidence`. A failure is part of the evidence."""
+        Returns:
+            The evidence, in which a failure is told, and the thumbnails of those images that can be decoded.
+        """
+        chosen = [
+            (image.data, image.source_digest if image.source_digest in thumbnails else "")
+            for image in images
+            if plan is not None or image.source_digest in thumbnails
+        ]
+        if not chosen:
+            return Examination()
         try:
-            return await self._run_in_pool(measure_evidence, plan, before, after)
+            return await self._run_in_pool(partial(_estimate_prepared, images), examine_images, plan, chosen)
         except ImageError as error:
-            return AuditEvidence({}, {}, failed=str(error))
+            why = str(error)
         except Exception as error:  # no failure here may lose an answer that was paid for
-            return AuditEvidence({}, {}, failed=f"measuring failed: {type(error).__name__}: {error}")
+            why = f"measuring failed: {type(error).__name__}: {error}"
+        return Examination(AuditEvidence({}, {}, failed=why) if plan is not None else None)
 
     async def measure(
         self, pair: tuple[ImageSource, ImageSource], names: tuple[str, ...]
@@ -89,7 +100,9 @@ class ImagePool:
         from beholder.instruments.human_ratings import measure_pixel_features
 
         try:
-            return await self._run_in_pool(measure_pixel_features, pair, names)
+            return await self._run_in_pool(
+                partial(_estimate, pair, DEFAULT_SIZING), measure_pixel_features, pair, names
+            )
         except Exception as error:  # as above
             return {}, f"measuring failed: {type(error).__name__}: {error}"
 
@@ -103,23 +116,19 @@ class ImagePool:
             data = await load_image(source, allow_remote=self._allow_remote)
             if (image := prepare_unchanged(data, sizing)) is not None:
                 return image
-        return await self._run_in_pool(prepare_image, data, sizing)
+        return await self._run_in_pool(partial(_estimate, (data,), sizing), prepare_image, data, sizing)
 
-    async def _run_in_pool(self, work: Callable[..., T], *arguments: object) -> T:
-        if not self._workers:
+    async def _run_in_pool(self, estimate: Callable[[], int], work: Callable[..., T], *arguments: object) -> T:
+        """Run `work` in a worker process, as soon as there is the memory that it is estimated to need."""
+        if self._pool is None:  # `codec.decode` waits for memory by itself
             return await asyncio.to_thread(work, *arguments)
         for _ in range(2):
-            pool = self._pool = self._pool or self._new_pool()
             try:
-                return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
-            except BrokenProcessPool:  # killed, perhaps for want of memory; others may have noticed it before us
-                if self._pool is pool:
-                    self._pool = None
+                job = partial(work, *arguments)
+                return await asyncio.wrap_future(self._pool.submit_within(decoding_budget(), estimate, job))
+            except BrokenExecutor:  # killed, perhaps for want of memory
+                continue
         raise ImageError("could not be decoded: the process that did it was killed twice")
-
-    def _new_pool(self) -> ProcessPoolExecutor:
-        # Not forked: a forked child would share our sockets and the ledger's file.
-        return ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"), initializer=_init_pool_process)
 
     def _finished(self, key: tuple[ImageSource, Sizing], done: asyncio.Future[PreparedImage]) -> None:
         del self._in_progress[key]
@@ -137,44 +146,51 @@ class ImagePool:
             self._size -= len(dropped.data) + CACHE_OVERHEAD_BYTES
 
 
-def _init_pool_process() -> None:
-    """Initialize a process of the pool: leave Ctrl-C to the parent, and exit when the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
+def _estimate(images: Iterable[ImageSource], sizing: Sizing) -> int:
+    """Return how much memory decoding these images to that size may take; nothing for one that cannot be read."""
+    total = 0
+    for image in images:
+        with suppress(ImageError):
+            header = read_header(read_image(image), DEFAULT_IMAGE_LIMITS)
+            total += estimate_decoding_bytes(header, fit_size(*upright_size(header), sizing))
+    return total
 
 
-def _exit_with_parent() -> None:
-    if (parent := parent_process()) is not None:
-        parent.join()
-        os._exit(1)
+def _estimate_prepared(images: Iterable[PreparedImage]) -> int:
+    """Return how much memory decoding these images may take, from what is known of them."""
+    headers = (
+        ImageHeader(image.media_type.removeprefix("image/"), image.width, image.height, alpha=True) for image in images
+    )
+    return sum(estimate_decoding_bytes(header, (header.width, header.height)) for header in headers)
 
 
 REMEMBERED_THUMBNAILS = 4096  # images that are known to have a thumbnail without a lookup in the ledger
 
 
-class ThumbnailMaker:
-    """Makes a thumbnail of each image once. `find_stored` returns those of some digests that the ledger has."""
+class ThumbnailSelector:
+    """Tells which images still need a thumbnail, each once. `find_stored` returns those of some digests that the ledger
+    has."""
 
-    def __init__(self, images: ImagePool, find_stored: Callable[[list[str]], Awaitable[Collection[str]]]) -> None:
-        self._images = images
+    def __init__(self, find_stored: Callable[[list[str]], Awaitable[Collection[str]]]) -> None:
         self._find_stored = find_stored
+        self._lookups: CallCoalescer[list[str], Collection[str]] = CallCoalescer(self._find_together)
         self._known: dict[str, None] = {}
 
-    async def make(self, case: Case, images: Sequence[SentImage]) -> tuple[tuple[str, bytes], ...]:
-        """Return the thumbnails of a case that the ledger lacks, as (digest of the image file, WebP)."""
-        wanted = {image.source_digest: image.role for image in images}
-        new = {digest: role for digest, role in wanted.items() if digest not in self._known}
+    async def select_new(self, digests: Iterable[str]) -> set[str]:
+        """Return those of these image files that have no thumbnail yet; from now on they count as having one."""
+        new = [digest for digest in dict.fromkeys(digests) if digest not in self._known]
         if not new:
-            return ()
+            return set()
         self._known |= dict.fromkeys(new)
         while len(self._known) > REMEMBERED_THUMBNAILS:  # the oldest; the ledger knows them all
             del self._known[next(iter(self._known))]
-        stored = await self._find_stored(list(new))
-        thumbnails = []
-        for digest, role in new.items():
-            if digest not in stored:
-                try:
-                    thumbnails.append((digest, await self._images.thumbnail(case.images[role])))
-                except ImageError:  # it was readable a moment ago; the verdict is valid without a thumbnail
-                    continue
-        return tuple(thumbnails)
+        return set(new).difference(await self._lookups.call(new))
+
+    def forget(self, digests: Iterable[str]) -> None:
+        """Let the next case with these images have their thumbnails made: this one came to nothing."""
+        for digest in digests:
+            self._known.pop(digest, None)
+
+    async def _find_together(self, wanted: Sequence[list[str]]) -> Sequence[Collection[str]]:
+        stored = await self._find_stored([digest for digests in wanted for digest in digests])
+        return [stored] * len(wanted)

@@ -1,13 +1,13 @@
 """The limits of a run: concurrency and rate of requests to each judge, and the budget.
 
-It also makes judges with these limits.
-
 Concurrency adapts: a server that does not answer (429, 5xx, a timeout, a dropped connection) or slows down gets fewer
 requests at once, one that answers gets more again, up to what the user allowed. Rate limits are per minute and spread
 evenly: sixty a minute is one a second. All waiting is by the loop's own clock, so a wall clock that jumps changes
 nothing.
 
-The budget is hard: what a call may cost at most is reserved before it is made, and settled after it.
+The budget is hard: what a call may cost at most is reserved before it is made, and settled after it. A run with a
+ledger reserves in the ledger (`runs.ledger_access`), so that the budget also holds for several processes, and after a
+kill.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class AdaptiveLimiter:
         self.limit = min(self.limit, float(self.max_requests)) if lowered else float(self.max_requests)
 
     async def acquire(self, tokens: int) -> None:
-        """Waits until one more request may go out; `tokens` is what it is expected to use."""
+        """Wait until one more request may go out; `tokens` is what it is expected to use."""
         if self.in_flight >= int(self.limit):
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
@@ -153,7 +153,7 @@ GrantFunds = Callable[[Decimal], Awaitable[Decimal]]
 class Budget:
     """A budget in US dollars. Without a `limit` it only counts what is `spent`.
 
-    If several processes share the budget, `limit` is what this process was granted so far
+    Where the budget is kept in a ledger, `limit` is what this process was granted so far
     (`share_between_processes`).
     """
 
@@ -165,6 +165,7 @@ class Budget:
         self._renew_lease: Callable[[], Awaitable[None]] | None = None
         self._requesting = asyncio.Lock()
         self._calls = 0
+        self._times_freed = 0  # how often a call ended, or something was given back
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def share_between_processes(
@@ -180,10 +181,13 @@ class Budget:
             self.limit, self.spent = Decimal(0), Decimal(0)
             self._request_funds, self._renew_lease = request_funds, renew_lease
 
-    def return_unused(self) -> None:
-        """Give back what this process was granted and has not reserved."""
-        if self._request_funds is not None:
-            self.limit = self.spent + self.reserved
+    def return_unused(self) -> Decimal:
+        """Give back what this process was granted and has neither spent nor reserved. Returns how much that is."""
+        if self._request_funds is None or self.limit is None:
+            return Decimal(0)
+        unused, self.limit = self.limit - self.spent - self.reserved, self.spent + self.reserved
+        self._times_freed += unused > 0
+        return max(Decimal(0), unused)
 
     async def reserve(self, amount: Decimal) -> None:
         """Reserve an amount. Raises `OverBudget` when that is more than is left."""
@@ -195,9 +199,10 @@ class Budget:
                 while (missing := self._missing(amount)) > 0 and (granted := await self._request_funds(missing)):
                     self.limit += granted
         if self.limit is not None and (missing := self._missing(amount)) > 0:
-            left = max(Decimal(0), amount - missing)
-            of = "what all processes may spend" if self._request_funds else f"the budget ${self.limit}"
-            raise OverBudget(f"a call may cost up to ${amount:.4f}, and ${left:.4f} of {of} is left")
+            left = f"${max(Decimal(0), amount - missing):.4f} of the budget is left"
+            if self._request_funds is not None:  # which says only whether there is enough
+                left = "less of the budget is left (what other or killed processes have reserved counts as spent)"
+            raise OverBudget(f"a call may cost up to ${amount:.4f}, and {left}")
         self.reserved += amount
 
     async def begin_call(self, amount: Decimal) -> None:
@@ -210,9 +215,12 @@ class Budget:
             OverBudget: The amount is more than is left.
         """
         while True:
+            before = self._times_freed
             try:
                 await self.reserve(amount)
             except OverBudget:
+                if self._times_freed != before:  # while more was asked for: there may be enough now
+                    continue
                 if not self._calls:
                     raise
             else:
@@ -225,6 +233,7 @@ class Budget:
     def end_call(self, amount: Decimal, cost: Decimal | None) -> None:
         """Settle the reservation of a call, and wake a task that waits for money; all of them after the last call."""
         self._calls -= 1
+        self._times_freed += 1
         self.settle(amount, cost)
         woken = 0
         while self._waiting and not (woken and self._calls):
@@ -255,7 +264,11 @@ class CallBudget:
     ) -> AsyncIterator[ReservedCall]:
         """Implements `judges.base.ReserveCall`. Raises `OverBudget`."""
         amount, limit = self.cost_bound(brief, earlier, max_tokens)
-        await self.budget.begin_call(amount)
+        try:
+            await self.budget.begin_call(amount)
+        except OverBudget as error:
+            cheaper = f"; fewer than {limit:,} tokens of answer cost less: --param max_tokens=N" if limit else ""
+            raise OverBudget(f"{error}{cheaper}") from None
         call = ReservedCall(limit)
         try:
             yield call
@@ -273,15 +286,13 @@ class SharedRate(Protocol):
 class RunLimits:
     """The limits that all processes on a run share.
 
-    Args:
+    Attributes:
         budget: Money.
         limiters: Concurrency and rate limits, one for each judge.
         reserve: By `id` of a judge, what reserves the cost of a call in the budget. Not by its identity: a plug-in
             may not keep that stable, and would be asked without a reservation.
-        not_shared: The budget is this process's alone, as for an exam, whose budget is for several runs.
     """
 
     budget: Budget = field(default_factory=Budget)
     limiters: list[SharedRate] = field(default_factory=list)
     reserve: dict[int, ReserveCall] = field(default_factory=dict)
-    not_shared: bool = False

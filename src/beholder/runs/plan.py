@@ -8,20 +8,21 @@ from __future__ import annotations
 import math
 from array import array
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from random import Random
 
 from beholder.cases.validation import CaseCheck, iter_valid_cases
 from beholder.errors import ImageError
 from beholder.images.image import Sizing
-from beholder.judges.base import INSTRUMENTS, capabilities_of, identity_for_brief
-from beholder.judges.factory import judge_from, judge_identity, judge_sizing, load_plugin
+from beholder.judges.base import INSTRUMENTS, Judge, capabilities_of, identity_for_brief
+from beholder.judges.factory import check_judge_name, judge_from, judge_identity, judge_sizing, load_plugin
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import AnswerKey, RunRecord
 from beholder.providers.base import Provider
 from beholder.rubrics.brief import Brief
+from beholder.rubrics.prompt import typical_answer_tokens
 from beholder.rubrics.rubric import Rubric
 from beholder.runs.cache import digest_identity
 from beholder.runs.case import make_brief
@@ -30,8 +31,13 @@ from beholder.runs.execution import compute_fingerprint
 from beholder.runs.image_pool import ImagePool
 from beholder.runs.suite import Suite
 from beholder.runs.suite_file import JudgeEntry
-from beholder.runs.suite_judges import find_judge_price
-from beholder.runs.tokens import TokenEstimate, estimate_cost, estimate_tokens
+from beholder.runs.suite_judges import (
+    TokenEstimate,
+    estimate_cost,
+    estimate_tokens,
+    estimate_usual_cost,
+    find_judge_price,
+)
 
 SAMPLE_SEED = 0  # the same cases give the same plan
 _Z = 1.96  # for 95 % confidence intervals
@@ -74,13 +80,22 @@ NOTHING_SENT = "measured here; nothing is sent"
 SAMPLE_SIZE = 2000  # cases whose briefs tell what a very long run comes to
 
 
+LEARNING_SIZE = 300  # answers in the ledger whose usage tells what the next ones cost
+
+_COUNT_FIELDS = ("calls", "answered", "text_tokens", "image_tokens", "output_low", "output_high", "output_expected")
+_MONEY_FIELDS = ("money_low", "money_high", "money_expected", "batch_low", "batch_high", "batch_expected")
+
+
 @dataclass(slots=True)
 class JudgePlan:
     """What one judge would be asked. `beholder plan --json` prints it: the names are data.
 
     Money is in US dollars, and `None` if the price is unknown; `batch_low` and `batch_high`, the cost with `run
-    --batch`, also if the judge cannot be asked so. `margin` is the relative margin of error of money (else tokens) if
-    only a sample of the cases was gone through: 0.02 is 2 % either way, at 95 % confidence; 0 if all were.
+    --batch`, also if the judge cannot be asked so. `output_expected`, `money_expected` and `batch_expected` are the
+    likely ones: learned from the newest `learned_from` answers of this judge in the ledger, else those of a usual
+    answer; `None` for a model that thinks and has not answered yet. `margin` is the relative margin of error of money
+    (else tokens) if only a sample of the cases was gone through: 0.02 is 2 % either way, at 95 % confidence; 0 if all
+    were.
     """
 
     judge: str
@@ -90,21 +105,28 @@ class JudgePlan:
     image_tokens: int = 0
     output_low: int = 0
     output_high: int = 0
+    output_expected: int | None = 0
     money_low: Decimal | None = Decimal(0)
     money_high: Decimal | None = Decimal(0)
+    money_expected: Decimal | None = Decimal(0)
     batch_low: Decimal | None = None
     batch_high: Decimal | None = None
+    batch_expected: Decimal | None = None
+    learned_from: int = 0
     rule: str = ""
     margin: float = 0.0
 
+    def to_dict(self) -> dict[str, object]:
+        return {**asdict(self), **{name: _to_float(getattr(self, name)) for name in _MONEY_FIELDS}}
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, repr=False)
 class Plan:
     """What a run would do.
 
-    `done` have a final outcome in the run that would be resumed. `pending` are the cases that are yet to be judged,
-    `made` those of them whose briefs were made: if these are fewer, all numbers of `judges` and `unreadable` are
-    extrapolated.
+    `done` have a final outcome in the run that would be resumed, `left_out` are invalid cases. `pending` are the cases
+    that are yet to be judged, `made` those of them whose briefs were made: if these are fewer, all numbers of `judges`
+    and `unreadable` are extrapolated.
     """
 
     cases: int
@@ -116,6 +138,69 @@ class Plan:
     judges: list[JudgePlan] = field(default_factory=list)
     run: str | None = None
     example: Brief | None = None
+    left_out: int = 0
+
+    @property
+    def calls(self) -> int:
+        """How many calls all judges get."""
+        return sum(judge.calls for judge in self.judges)
+
+    @property
+    def money(self) -> tuple[Decimal, Decimal] | None:
+        """The lowest and the highest cost over all judges in US dollars; `None` if a price is unknown."""
+        low = _sum_known([judge.money_low for judge in self.judges])
+        high = _sum_known([judge.money_high for judge in self.judges])
+        return None if low is None or high is None else (low, high)
+
+    @property
+    def expected_money(self) -> Decimal | None:
+        """The likely cost over all judges in US dollars; `None` if a price or the length of answers is unknown."""
+        return _sum_known([judge.money_expected for judge in self.judges])
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON values, as `beholder plan --json` prints them."""
+        low, high = self.money or (None, None)
+        return {
+            "cases": self.cases,
+            "verdicts": self.verdicts,
+            "done": self.done,
+            "unreadable": self.unreadable,
+            "run": self.run,
+            "sampled": {"cases": self.made, "of": self.pending} if self.made < self.pending else None,
+            "calls": self.calls,
+            "answered": sum(judge.answered for judge in self.judges),
+            "money_low": _to_float(low),
+            "money_high": _to_float(high),
+            "money_expected": _to_float(self.expected_money),
+            "judges": [judge.to_dict() for judge in self.judges],
+            "left_out": self.left_out,
+            "brief": self.example.to_dict() if self.example else None,
+        }
+
+    def __repr__(self) -> str:
+        cost = "at an unknown price" if self.money is None else "for ${:.4f} to ${:.4f}".format(*self.money)
+        if (expected := self.expected_money) is not None:
+            cost += f", about ${expected:.4f}"
+        return f"<Plan of {self.verdicts:,} verdicts on {self.cases:,} cases: {self.calls:,} calls {cost}>"
+
+    def _repr_html_(self) -> str:
+        from beholder.reports.charts import html_result, html_table
+
+        rows = [
+            (
+                one.judge,
+                f"{one.calls:,}",
+                f"{one.answered:,}",
+                f"{one.text_tokens + one.image_tokens:,}",
+                f"{one.output_low:,} – {one.output_high:,}",
+                "unknown" if one.money_expected is None else f"{one.money_expected:.4f}",
+                "unknown" if one.money_low is None else f"{one.money_low:.4f} – {one.money_high:.4f}",
+            )
+            for one in self.judges
+        ]
+        header = ("judge", "calls", "in the ledger", "tokens to send", "answer tokens", "expected USD", "USD")
+        table = html_table(header, rows)
+        return html_result(f"{self.verdicts:,} verdicts on {self.cases:,} cases, {self.done:,} of them done", [table])
 
 
 async def plan_run(suite: Suite, checked: CaseCheck, ledger: Ledger | None, *, sample_size: int | None = None) -> Plan:
@@ -129,12 +214,15 @@ async def plan_run(suite: Suite, checked: CaseCheck, ledger: Ledger | None, *, s
     """
     found = ledger.find(compute_fingerprint(suite, checked)) if ledger else None
     whole = Plan(checked.count, checked.count * len(suite.rubrics()), run=found.id if found else None)
+    whole.left_out = len(checked.bad_positions)
     pending: Sequence[int] = range(checked.count)
     if ledger and found:
         pending, whole.done = _find_pending(suite, checked, ledger, found)
     chosen = draw_sample(pending, sample_size)
     whole.pending, whole.made = len(pending), len(chosen)
-    planners = [_JudgePlanner(entry, suite) for entry in suite.judges]
+    planners = [
+        _JudgePlanner(entry, suite, suite.objects.judges.get(place)) for place, entry in enumerate(suite.judges)
+    ]
     whole.judges = [planner.plan for planner in planners]
     images = ImagePool(allow_remote=suite.allow_remote)
     try:
@@ -151,7 +239,7 @@ async def plan_run(suite: Suite, checked: CaseCheck, ledger: Ledger | None, *, s
                             whole.unreadable += 1
                             break
                         whole.example = whole.example or brief
-                        planner.briefs.append((case.id, brief))
+                        planner.briefs.append((case.id, brief, composer.rubric_for(case)))
             for planner in planners:
                 planner.count(ledger)
     finally:
@@ -161,7 +249,7 @@ async def plan_run(suite: Suite, checked: CaseCheck, ledger: Ledger | None, *, s
         for planner in planners:
             planner.extrapolate(whole.made, whole.pending)
     for planner in planners:
-        planner.price_by_batch()
+        planner.finish()
     return whole
 
 
@@ -181,15 +269,39 @@ def _find_pending(suite: Suite, checked: CaseCheck, ledger: Ledger, run: RunReco
     return positions, done
 
 
+@dataclass(frozen=True, slots=True)
+class _UsualAnswer:
+    """What an answer usually takes: tokens of output, repairs included, and the share of the input that was cached."""
+
+    output_tokens: float
+    cached_share: float = 0.0
+
+
+def _summarize_usage(counts: Sequence[Mapping[str, int | None]]) -> _UsualAnswer | None:
+    """Return the means over the token counts of answers; `None` if there are none."""
+    outputs = [output for one in counts if (output := one.get("output_tokens")) is not None]
+    if not outputs:
+        return None
+    sent = sum(one.get("input_tokens") or 0 for one in counts)
+    cached = sum(one.get("cached_tokens") or 0 for one in counts)
+    return _UsualAnswer(sum(outputs) / len(outputs), min(1.0, cached / sent) if sent else 0.0)
+
+
 class _JudgePlanner:
     """Counts the calls of one judge: what is the same for all of them, and the briefs of a chunk yet to be counted."""
 
-    def __init__(self, entry: JudgeEntry, suite: Suite) -> None:
+    def __init__(self, entry: JudgeEntry, suite: Suite, handed_in: Judge | None = None) -> None:
+        if handed_in is None:
+            check_judge_name(entry.judge)
         params = {**suite.image_params(), **entry.params}
         self.plan = JudgePlan(entry.judge)
-        self.sizing = judge_sizing(entry.judge, params)
-        self.briefs: list[tuple[str, Brief]] = []  # each with the id of its case
-        self._identity = digest_identity(judge_identity(entry.judge, entry.base_url, params, entry.base_urls))
+        self.sizing = handed_in.sizing if handed_in else judge_sizing(entry.judge, params)
+        self.briefs: list[tuple[str, Brief, Rubric]] = []  # each with the id of its case
+        self._usage: dict[str, _UsualAnswer | None] = {}  # by rubric; `None` where the ledger has no answer yet
+        identity = handed_in.identity if handed_in else ""
+        self._identity = digest_identity(
+            identity or judge_identity(entry.judge, entry.base_url, params, entry.base_urls)
+        )
         self._measures = judge_from(INSTRUMENTS, params=params) if entry.judge == INSTRUMENTS else None
         self._samples = range(suite.samples)
         self._max_tokens = entry.max_tokens()
@@ -199,7 +311,7 @@ class _JudgePlanner:
         self._batch_price = find_judge_price(entry, batch=True) if has_batch_api else None
         self._spread = SampleSpread()
         if self._price is None:
-            self.plan.money_low = self.plan.money_high = None
+            self.plan.money_low = self.plan.money_high = self.plan.money_expected = None
 
     def sizing_for(self, rubric: Rubric) -> Sizing | None:
         """Return how the judge wants its images; `None` where it needs none."""
@@ -209,12 +321,12 @@ class _JudgePlanner:
         """Add the tokens and the cost of the calls, without those whose answers the ledger has."""
         keys = {
             brief.digest: [AnswerKey(brief.digest, self._identity_for(brief), n) for n in self._samples]
-            for _, brief in self.briefs
+            for _, brief, _ in self.briefs
         }
         answered = set(ledger.cached_answers([key for some in keys.values() for key in some])) if ledger else set()
         provider, _, model = self.plan.judge.partition(":")
         parts: defaultdict[str, float] = defaultdict(float)
-        for case, brief in self.briefs:
+        for case, brief, rubric in self.briefs:
             calls = sum(key not in answered for key in keys[brief.digest])
             self.plan.answered += len(self._samples) - calls
             if self._measures:
@@ -222,6 +334,8 @@ class _JudgePlanner:
             else:
                 expected = estimate_tokens(provider, model, brief, self.sizing.detail, max_tokens=self._max_tokens)
             parts[case] += self._add(calls, expected)
+            if calls:
+                self._add_expected(calls, expected, self._find_usual_answer(ledger, rubric, thinks=expected.thinks))
         for part in parts.values():
             self._spread.add(part)
         self.briefs.clear()
@@ -230,20 +344,53 @@ class _JudgePlanner:
         """Extrapolate the sums over the cases that were gone through to all that are pending."""
         plan = self.plan
         plan.margin = self._spread.margin(made, pending)
-        for name in ("calls", "answered", "text_tokens", "image_tokens", "output_low", "output_high"):
-            setattr(plan, name, round(getattr(plan, name) * pending / made))
-        if plan.money_low is not None and plan.money_high is not None:
-            plan.money_low, plan.money_high = plan.money_low * pending / made, plan.money_high * pending / made
+        for name in _COUNT_FIELDS:
+            if (count := getattr(plan, name)) is not None:
+                setattr(plan, name, round(count * pending / made))
+        for name in ("money_low", "money_high", "money_expected"):
+            if (money := getattr(plan, name)) is not None:
+                setattr(plan, name, money * pending / made)
 
-    def price_by_batch(self) -> None:
-        """Compute what all calls cost by batch, from the sums of their tokens."""
+    def finish(self) -> None:
+        """Widen the range to the expected cost, and compute what all calls cost by batch, from their tokens."""
         plan = self.plan
+        if plan.output_expected is not None:
+            plan.output_low = min(plan.output_low, plan.output_expected)
+            plan.output_high = max(plan.output_high, plan.output_expected)
+        if plan.money_low is not None and plan.money_high is not None and plan.money_expected is not None:
+            plan.money_low = min(plan.money_low, plan.money_expected)
+            plan.money_high = max(plan.money_high, plan.money_expected)
         if self._batch_price is not None:
             expected = TokenEstimate(plan.text_tokens, plan.image_tokens, plan.output_low, plan.output_high, plan.rule)
             plan.batch_low, plan.batch_high = estimate_cost(expected, self._batch_price)
+            if plan.output_expected is not None:
+                plan.batch_expected = estimate_usual_cost(expected, plan.output_expected, 0, self._batch_price)
+                plan.batch_low = min(plan.batch_low, plan.batch_expected)
 
     def _identity_for(self, brief: Brief) -> str:
         return digest_identity(identity_for_brief(self._measures, brief)) if self._measures else self._identity
+
+    def _find_usual_answer(self, ledger: Ledger | None, rubric: Rubric, *, thinks: bool) -> _UsualAnswer | None:
+        """Return what an answer by a rubric usually takes: by the ledger, else by its length; `None` if unknown."""
+        if self._measures:
+            return _UsualAnswer(0)
+        if rubric.name not in self._usage:
+            counts = ledger.answer_usage(self._identity, rubric.name, LEARNING_SIZE) if ledger else []
+            self._usage[rubric.name] = _summarize_usage(counts)
+            self.plan.learned_from += len(counts)
+        learned = self._usage[rubric.name]
+        return learned or (None if thinks else _UsualAnswer(typical_answer_tokens(rubric)))
+
+    def _add_expected(self, calls: int, expected: TokenEstimate, usual: _UsualAnswer | None) -> None:
+        plan = self.plan
+        if usual is None or plan.output_expected is None:
+            plan.output_expected = plan.money_expected = None
+            return
+        plan.output_expected += round(calls * usual.output_tokens)
+        if self._price is not None and plan.money_expected is not None:
+            plan.money_expected += calls * estimate_usual_cost(
+                expected, usual.output_tokens, usual.cached_share, self._price
+            )
 
     def _add(self, calls: int, expected: TokenEstimate) -> float:
         """Add so many calls. Returns their cost or, if the price is unknown or 0, their tokens."""
@@ -263,10 +410,11 @@ class _JudgePlanner:
         return float(calls * (expected.input_tokens + expected.output_high))
 
 
-def sum_estimated_costs(judges: Sequence[JudgePlan]) -> tuple[Decimal, Decimal] | None:
-    """Return the lowest and the highest cost over all judges; `None` if a price is unknown."""
-    low = [plan.money_low for plan in judges]
-    high = [plan.money_high for plan in judges]
-    if None in low or None in high:
-        return None
-    return sum(filter(None, low), Decimal(0)), sum(filter(None, high), Decimal(0))
+def _sum_known(amounts: Sequence[Decimal | None]) -> Decimal | None:
+    """Return the sum of the amounts; `None` if one is unknown."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known, Decimal(0)) if len(known) == len(amounts) else None
+
+
+def _to_float(amount: Decimal | None) -> float | None:
+    return None if amount is None else float(amount)

@@ -1,7 +1,8 @@
 """`Suite`: cases, rubric, judges and settings, loaded from a `suite.yaml`, from flags, or from both.
 
-Flags have the names of the file's keys and take precedence. Paths in the file are relative to the file, those of flags
-to the working folder. A suite never holds a secret key: it names the environment variable that does.
+Flags (of the command line, or keywords of `beholder.run`) have the names of the file's keys and take precedence. Paths
+in the file are relative to the file, those of flags to the working folder. A suite never holds a secret key: it names
+the environment variable that does.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,10 +22,13 @@ from msgspec import structs
 from beholder.cases.case import CaseRow, CaseSchema, FieldValue
 from beholder.cases.files import read_rows
 from beholder.cases.patterns import pair_rows
+from beholder.cases.sources import open_cases
 from beholder.cases.validation import select_rows
 from beholder.errors import Problem, RubricError, UsageError
-from beholder.rubrics.load import list_rubrics, load_rubrics
+from beholder.images.image import regular_file
+from beholder.rubrics.load import is_known_rubric, load_rubrics
 from beholder.rubrics.rubric import Rubric, override_scoring
+from beholder.rubrics.template import MAX_OUTPUT_BYTES
 from beholder.rubrics.yaml_files import check_types, read_yaml
 from beholder.runs.suite_file import (
     JUDGE_KEYS,
@@ -36,10 +40,14 @@ from beholder.runs.suite_file import (
     find_judge_problems,
     find_plain_problems,
     judge_flag_key,
+    provider_of,
+    provider_with_base_url,
     root_key,
 )
+from beholder.runs.trust import find_outside_files, settle_trust
 
 if TYPE_CHECKING:
+    from beholder.judges.base import Judge
     from beholder.rubrics.brief import Composer
     from beholder.verdicts.calibration import Calibration
 
@@ -47,11 +55,35 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@dataclass(slots=True)
+class SuiteObjects:
+    """What a suite is given as Python objects, in place of names.
+
+    Attributes:
+        rubric: In place of the key `rubric`.
+        cases: In place of the key `cases`: an iterable, a dataset or a frame; see `cases.sources.open_cases`.
+        judges: By their position in `judges`, where an entry with their name stands for them. Their owner closes them.
+    """
+
+    rubric: Rubric | None = None
+    cases: Iterable[object] | None = None
+    judges: Mapping[int, Judge] = field(default_factory=dict)
+    _opened: Iterable[CaseRow] | None = None
+
+    def open_cases(self, schema: CaseSchema) -> Iterable[CaseRow]:
+        """Return the rows of `cases`. They are opened once, since an iterator can be read once, and is spooled."""
+        if self._opened is None:
+            assert self.cases is not None
+            self._opened = open_cases(self.cases, schema)
+        return self._opened
+
+
 class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
     """A suite that is ready to run: everything that it names is loaded and checked. Made by `load_suite`.
 
     Strings stay as they were given. `flag_keys` are the keys that were set by flag: their paths are relative to the
-    working folder and not to `folder`.
+    working folder and not to `folder`. `without_key` are the positions of judges that get no key of their provider,
+    since the file alone says where they are asked; see `trust`.
     """
 
     judges: tuple[JudgeEntry, ...]
@@ -61,8 +93,11 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
     _rubrics: tuple[Rubric, ...]
     _prompt: str | None
     _calibration: Calibration | None
+    objects: SuiteObjects
     folder: Path
     flag_keys: frozenset[str]
+    without_key: frozenset[int] = frozenset()
+    allow_http_key: bool = False
 
     def rubrics(self) -> tuple[Rubric, ...]:
         """Return the rubrics that `rubric` stands for, with the suite's changes to their scoring."""
@@ -91,15 +126,24 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
     def fingerprint_settings(self) -> dict[str, object]:
         """Return what decides, besides cases, rubrics and prompt, which verdicts come out: if it differs, it is another
         run."""
-        files = [file for folder in self.style_folders() for file in sorted(folder.glob("*.yaml"))]
+        files = [file for folder in self.style_folders() for file in sorted(folder.glob("*.yaml")) if file.is_file()]
         calibrated = self.loaded_calibration()
         return {
-            "judges": [judge.identity_key(self.image_params()) for judge in self.judges],
+            "judges": [self._identity_key(position) for position in range(len(self.judges))],
             "samples": self.samples,
             "setting": self.setting,
             "styles": [[file.name, hashlib.sha256(file.read_bytes()).hexdigest()] for file in files],
             **({"calibration": calibrated.digest} if calibrated is not None else {}),
         }
+
+    def _identity_key(self, position: int) -> tuple[object, ...]:
+        if (given := self.objects.judges.get(position)) is not None:
+            return given.identity, given.sizing.max_side
+        return self.judges[position].identity_key(self.image_params())
+
+    def is_handed_in(self, judge: Judge) -> bool:
+        """Return whether a judge was handed in, so that its owner closes it."""
+        return any(judge is given for given in self.objects.judges.values())
 
     def case_schema(self) -> CaseSchema:
         """Return which images and fields the rubrics need of a case."""
@@ -107,7 +151,7 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _case_schema(self) -> CaseSchema:
-        schema = _derive_case_schema(self._rubrics, self.setting, tuple(self.fields))
+        schema = derive_case_schema(self._rubrics, self.setting, tuple(self.fields))
         return schema if self._needs_images() else replace(schema, roles=(*schema.roles, ()))
 
     def _needs_images(self) -> bool:
@@ -132,17 +176,20 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
             for rubric in self._rubrics
         )
 
-    def rows(self) -> RowSource:
-        """Return the selected rows, each checked against the rubrics; they can be iterated over several times."""
-        return RowSource(self._rows)
+    def rows(self, *, selected: bool = True) -> RowSource:
+        """Return the selected rows, or all, checked against the rubrics; they can be iterated over several times."""
+        return RowSource(partial(self._rows, selected))
 
-    def _rows(self) -> Iterator[CaseRow]:
-        if self.pairs:
+    def _rows(self, selected: bool) -> Iterator[CaseRow]:
+        rows: Iterable[CaseRow]
+        if self.objects.cases is not None:
+            rows = self.objects.open_cases(self._case_schema)
+        elif self.pairs:
             rows = pair_rows(self.pairs, self._case_schema, self._base("pairs"))
         else:
             rows = read_rows(self._base("cases") / self.cases, self._case_schema)
         fitted = _check_rows(rows, self.fields, self.composers())
-        return select_rows(fitted, self.limit, self.only, self.shuffle)
+        return select_rows(fitted, self.limit, self.only, self.shuffle) if selected else fitted
 
     def _base(self, key: str) -> Path:
         return _base_folder(self.folder, self.flag_keys, key)
@@ -175,23 +222,34 @@ class RowSource:
         return self.make()
 
 
-def load_suite(path: str | os.PathLike[str] | None, flags: Mapping[str, object] | None = None) -> Suite:
+def load_suite(
+    path: str | os.PathLike[str] | None,
+    flags: Mapping[str, object] | None = None,
+    objects: SuiteObjects | None = None,
+    describe: Callable[[Problem], str] = describe_flag_problem,
+) -> Suite:
     """Load a suite from a file with flags over it, or from flags alone.
 
     Args:
         path: The `suite.yaml`; `None` for flags alone.
         flags: Values by the file's keys; `None` means not given. `limits` and `fields` are merged entry by entry;
             `cases` and `pairs` replace one another, and so do `base_url` and `base_urls`; these, `key_variable`,
-            `params` and `price` apply to every judge.
+            `params`, `price` and `structured_output` apply to every judge. `trust_suite` and `allow_http_key`, which no
+            file can set, say that the user trusts the file, and allows keys over plain http.
+        objects: What is given as Python objects.
+        describe: Returns the sentence for a problem of a flag.
 
     Raises:
         RubricError: Something is wrong in the file; it lists everything, with line and key.
+        UntrustedSuite: The file asks for what the user has to allow first; see `trust`.
         UsageError: A flag is wrong.
     """
     given = {key: value for key, value in (flags or {}).items() if value is not None}
+    trust_suite, allow_http_key = (_take_switch(given, key, describe) for key in ("trust_suite", "allow_http_key"))
     for_judges = {key: given.pop(key) for key in JUDGE_KEYS if key in given}
-    flagged = _convert_flags(given, SuiteFile)
-    said = _convert_flags({"judge": "", **for_judges}, JudgeEntry)
+    flagged = _convert_flags(given, SuiteFile, describe)
+    said = _convert_flags({"judge": "", **for_judges}, JudgeEntry, describe)
+    objects = objects or SuiteObjects()
     flag_keys = frozenset(given)
     folder = Path() if path is None else Path(path).parent
 
@@ -200,11 +258,12 @@ def load_suite(path: str | os.PathLike[str] | None, flags: Mapping[str, object] 
     def build(file: SuiteFile) -> list[Problem]:
         """Set `suite`; return what is wrong in the file. Raises `UsageError` for a wrong flag."""
         nonlocal suite
-        merged = _complete_judges(_merge_flags(file, flagged, given), said, for_judges)
-        suite, problems = _build_suite(merged, folder, flag_keys)
+        merged = _merge_flags(file, flagged, given, objects)
+        merged = _complete_judges(merged, said, for_judges, objects, describe)
+        suite, problems = _build_suite(merged, folder, flag_keys, objects)
         wrong = [one for one in problems if path is None or _is_from_flag(one.key, given, for_judges)]
         if wrong:
-            raise _make_flag_error(wrong)
+            raise _make_flag_error(wrong, describe)
         return problems
 
     if path is None:
@@ -214,18 +273,30 @@ def load_suite(path: str | os.PathLike[str] | None, flags: Mapping[str, object] 
             read_yaml(Path(path), SuiteFile, build)  # adds the line to each problem, and raises them
         except RubricError as error:
             raise RubricError(error.source, [add_hint(problem) for problem in error.problems]) from None
-    return structs.replace(suite, name=suite.name or _default_name(path, suite))
+    without_key: frozenset[int] = frozenset()
+    if path is not None:
+        without_key = settle_trust(Path(path), suite, flag_keys | for_judges.keys(), trust_suite=trust_suite)
+    name = suite.name or _default_name(path, suite)
+    return structs.replace(suite, name=name, without_key=without_key, allow_http_key=allow_http_key)
 
 
-def _convert_flags(given: Mapping[str, object], kind: type[T]) -> T:
+def _take_switch(given: dict[str, object], key: str, describe: Callable[[Problem], str]) -> bool:
+    value = given.pop(key, False)
+    if not isinstance(value, bool):
+        raise UsageError(describe(Problem(f"should be true or false, not {value!r:.60}", key)))
+    return value
+
+
+def _convert_flags(given: Mapping[str, object], kind: type[T], describe: Callable[[Problem], str]) -> T:
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError:
-        raise _make_flag_error(add_hint(problem) for problem in check_types(dict(given), kind).problems) from None
+        problems = [add_hint(problem) for problem in check_types(dict(given), kind).problems]
+        raise _make_flag_error(problems, describe) from None
 
 
-def _make_flag_error(problems: Iterable[Problem]) -> UsageError:
-    return UsageError("\n".join(dict.fromkeys(describe_flag_problem(problem) for problem in problems)))
+def _make_flag_error(problems: Iterable[Problem], describe: Callable[[Problem], str]) -> UsageError:
+    return UsageError("\n".join(dict.fromkeys(map(describe, problems))))
 
 
 def _is_from_flag(key: str, given: Mapping[str, object], for_judges: Mapping[str, object]) -> bool:
@@ -241,7 +312,7 @@ def _is_from_flag(key: str, given: Mapping[str, object], for_judges: Mapping[str
 _MERGED_KEYS = ("limits", "fields")
 
 
-def _merge_flags(file: SuiteFile, flagged: SuiteFile, given: Mapping[str, object]) -> SuiteFile:
+def _merge_flags(file: SuiteFile, flagged: SuiteFile, given: Mapping[str, object], objects: SuiteObjects) -> SuiteFile:
     changes = {key: getattr(flagged, key) for key in given}
     if isinstance(limits := given.get("limits"), Mapping):
         changes["limits"] = structs.replace(file.limits, **{key: getattr(flagged.limits, key) for key in limits})
@@ -251,56 +322,89 @@ def _merge_flags(file: SuiteFile, flagged: SuiteFile, given: Mapping[str, object
         changes["pairs"] = {}
     if "pairs" in given and "cases" not in given:
         changes["cases"] = ""
+    if objects.cases is not None:
+        changes |= {"cases": f"<{type(objects.cases).__name__}>", "pairs": {}}
+    if objects.rubric is not None:
+        changes["rubric"] = objects.rubric.name
     return structs.replace(file, **changes)
 
 
-def _complete_judges(file: SuiteFile, said: JudgeEntry, for_judges: Iterable[str]) -> SuiteFile:
+def _complete_judges(
+    file: SuiteFile,
+    said: JudgeEntry,
+    for_judges: Iterable[str],
+    objects: SuiteObjects,
+    describe: Callable[[Problem], str],
+) -> SuiteFile:
     """Return the suite with every judge as an entry (the instruments where none is named), and with what flags set for
-    all models."""
+    all models. Of several providers only one gets the base URL, so that no other provider's key goes there."""
     from beholder.judges.base import INSTRUMENTS
 
     judges = [JudgeEntry(one) if isinstance(one, str) else one for one in file.judges] or [JudgeEntry(INSTRUMENTS)]
-    models = [one for one in judges if one.judge != INSTRUMENTS]
+    models = {place for place, one in enumerate(judges) if one.judge != INSTRUMENTS} - objects.judges.keys()
     changes = {key: getattr(said, key) for key in for_judges if key != "params"}
     if "base_url" in changes or "base_urls" in changes:
         changes |= {"base_url": said.base_url, "base_urls": said.base_urls}
     if for_judges and not models:
-        flag = describe_flag_problem(
-            Problem("is for a model, and no judge of the suite is one", next(iter(for_judges)))
-        )
-        raise UsageError(flag)
-    judges = [
-        structs.replace(one, **changes, params={**one.params, **said.params}) if one in models else one
-        for one in judges
-    ]
+        missing = "no judge of the suite is one" if not objects.judges else "no judge is given by its name"
+        raise UsageError(describe(Problem(f"is for a model, and {missing}", next(iter(for_judges)))))
+    providers = sorted({provider_of(judges[place].judge) for place in models})
+    if "key_variable" in changes and len(providers) > 1:
+        raise UsageError(describe(Problem("is for one provider, and the judges are of several", "key_variable")))
+    if "base_url" in changes and (called := provider_with_base_url(providers)) not in providers:
+        listed = ", ".join(providers)
+        raise UsageError(describe(Problem(f"is for one provider, and the judges are of {listed}", "base_url")))
+    elsewhere = {key: value for key, value in changes.items() if not key.startswith("base_url")}
+    for place in models:
+        one = judges[place]
+        own = changes if "base_url" not in changes or provider_of(one.judge) == called else elsewhere
+        judges[place] = structs.replace(one, **own, params={**one.params, **said.params})
     return structs.replace(file, judges=tuple(judges))
 
 
-def _build_suite(file: SuiteFile, folder: Path, flag_keys: frozenset[str]) -> tuple[Suite, list[Problem]]:
+def _build_suite(
+    file: SuiteFile, folder: Path, flag_keys: frozenset[str], objects: SuiteObjects
+) -> tuple[Suite, list[Problem]]:
     """Return the suite as far as it can be made, and everything that is wrong with it."""
-    problems = [*find_plain_problems(file), *find_judge_problems(file)]
+    outside = list(find_outside_files(file, folder, flag_keys))  # which are not opened
+    problems = [*find_plain_problems(file), *find_judge_problems(file, objects.judges), *outside]
+    refused = {root_key(problem.key) for problem in outside}
 
     def place(key: str, name: str) -> Path:
         return _base_folder(folder, flag_keys, key) / name
 
     rubrics: tuple[Rubric, ...] = ()
-    if not file.rubric:
+    if objects.rubric is not None:
+        rubrics = (objects.rubric,)
+    elif not file.rubric:
         problems.append(Problem("no rubric is named; name one, such as restyle", "rubric"))
-    else:
+    elif "rubric" not in refused:
         try:
             rubrics = load_rubrics(_resolve_rubric(file.rubric, place("rubric", file.rubric)))
         except UsageError as error:
             problems.append(Problem(str(error), "rubric"))
     rubrics = _apply_scoring(rubrics, file, problems)
+    if objects.cases is None and file.cases and not place("cases", file.cases).is_file():
+        problems.append(Problem(f"there is no case file {str(place('cases', file.cases))!r}", "cases"))
+    if file.engine == "ray" and (objects.cases is not None or objects.judges):
+        problems.append(Problem("on a Ray cluster, judges are given by name and cases in a file", "engine"))
     problems += _find_misfits(file, rubrics, place)
-    prompt = _read_prompt(place("prompt", file.prompt), problems) if file.prompt else None
+    prompt = None
+    if file.prompt and "prompt" not in refused:
+        prompt = _read_prompt(place("prompt", file.prompt), problems)
     calibrated = _read_calibration(place("calibration", file.calibration), problems) if file.calibration else None
-    values: dict[str, Any] = {one.name: getattr(file, one.name) for one in structs.fields(SuiteFile)}
+    values: dict[str, Any] = {name: getattr(file, name) for name in SuiteFile.__struct_fields__}
     values["fields"] = {name: tuple(text) if isinstance(text, list) else text for name, text in file.fields.items()}
     if not isinstance(file.fail_under, dict):
         values["fail_under"] = {} if file.fail_under is None else {"score": file.fail_under}
     suite = Suite(
-        **values, _rubrics=rubrics, _prompt=prompt, _calibration=calibrated, folder=folder, flag_keys=flag_keys
+        **values,
+        _rubrics=rubrics,
+        _prompt=prompt,
+        _calibration=calibrated,
+        objects=objects,
+        folder=folder,
+        flag_keys=flag_keys,
     )
     return suite, problems
 
@@ -318,12 +422,10 @@ def _apply_scoring(rubrics: tuple[Rubric, ...], file: SuiteFile, problems: list[
 
 def _find_misfits(file: SuiteFile, rubrics: Sequence[Rubric], place: Callable[[str, str], Path]) -> Iterator[Problem]:
     """Return what does not fit the rubrics, or does not exist."""
-    if file.cases and not place("cases", file.cases).is_file():
-        yield Problem(f"there is no case file {str(place('cases', file.cases))!r}", "cases")
     if file.address and file.engine != "ray":
         yield Problem("is the address of a Ray cluster, and the engine is local; set engine to ray", "address")
     for position, folder in enumerate(file.styles):
-        if not place("styles", folder).is_dir():
+        if not os.path.isdir(place("styles", folder)):  # Path.is_dir would raise for an impossible name
             yield Problem(f"there is no folder {str(place('styles', folder))!r}", f"styles[{position}]")
     if not rubrics:
         return
@@ -331,7 +433,7 @@ def _find_misfits(file: SuiteFile, rubrics: Sequence[Rubric], place: Callable[[s
     if file.setting and any(file.setting not in rubric.settings for rubric in rubrics):
         yield Problem(f"{file.setting!r} is not a setting here; {_list_choices(settings)}", "setting")
         return
-    schema = _derive_case_schema(rubrics, file.setting, ())
+    schema = derive_case_schema(rubrics, file.setting, ())
     for role in file.pairs:
         if role not in schema.images:
             yield Problem(f"is not an image of {file.rubric}; {_list_choices(schema.images)}", f"pairs.{role}")
@@ -343,17 +445,23 @@ def _find_misfits(file: SuiteFile, rubrics: Sequence[Rubric], place: Callable[[s
         for name in file.fail_under:
             if name not in criteria:
                 yield Problem(f"is not a criterion of {file.rubric}; {_list_choices(criteria)}", f"fail_under.{name}")
+    least = file.fail_under.get("score") if isinstance(file.fail_under, dict) else file.fail_under
+    if isinstance(least, int | float) and 0 < least <= 1:
+        yield Problem(f"is on a scale to 100; for a score of {least:g} write {least * 100:g}", "fail_under")
 
 
 def _read_prompt(path: Path, problems: list[Problem]) -> str | None:
     try:
-        text = path.read_text("utf-8-sig")
+        with regular_file(path).open(encoding="utf-8-sig") as file:
+            text = file.read(MAX_OUTPUT_BYTES + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         problems.append(Problem(f"{str(path)!r} cannot be read: {reason}", "prompt"))
         return None
     if not text.strip():
         problems.append(Problem(f"{str(path)!r} is empty", "prompt"))
+    if len(text) > MAX_OUTPUT_BYTES:
+        problems.append(Problem(f"{str(path)!r} has more than {MAX_OUTPUT_BYTES:,} characters", "prompt"))
     return text
 
 
@@ -368,13 +476,12 @@ def _read_calibration(path: Path, problems: list[Problem]) -> Calibration | None
 
 
 def _resolve_rubric(name: str, path: Path) -> str | Path:
-    """Return the name if it is that of a known rubric; anything else that exists is a path."""
-    if not path.exists() or (os.path.basename(name) == name and name in list_rubrics()):
-        return name
-    return path
+    """Return the name if it is that of a known rubric, or if there is nothing at the path; else the path."""
+    return name if is_known_rubric(name) or not (os.path.exists(path) or os.path.exists(name)) else path
 
 
-def _derive_case_schema(rubrics: Sequence[Rubric], setting: str, given: Sequence[str]) -> CaseSchema:
+def derive_case_schema(rubrics: Sequence[Rubric], setting: str, given: Sequence[str] = ()) -> CaseSchema:
+    """Return which images and fields the rubrics need of a case, apart from fields that are `given` already."""
     first = rubrics[0]
     settings = [setting] if setting else list(first.settings)
     roles = tuple(first.settings[one].images for one in settings) or (first.roles,)
@@ -388,6 +495,7 @@ def _derive_case_schema(rubrics: Sequence[Rubric], setting: str, given: Sequence
         required=required,
         optional=tuple(name for name in fields if name not in required),
         ignored_roles=tuple(image.role for image in first.images if image.role not in asked),
+        many=tuple(image.role for image in first.images if image.many),
     )
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct, structs
@@ -44,7 +45,8 @@ class PriceEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 class JudgeEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """A judge with its parameters. The key is read from the variable that `key_variable` names. `base_urls`, in place
-    of `base_url`, are servers that all serve this model, and share its requests."""
+    of `base_url`, are servers that all serve this model, and share its requests. `structured_output: off` is for a
+    server whose structured output does not work: it gets the schema in words."""
 
     judge: str
     base_url: str | None = None
@@ -52,6 +54,11 @@ class JudgeEntry(Struct, frozen=True, forbid_unknown_fields=True):
     key_variable: str | None = None
     params: dict[str, Any] = {}
     price: PriceEntry | None = None
+    structured_output: Literal["auto", "off"] | bool = "auto"
+
+    def __post_init__(self) -> None:
+        if self.structured_output is False:  # YAML's `off`
+            structs.force_setattr(self, "structured_output", "off")
 
     def given_price(self) -> Price | None:
         """Return the price that the suite gives, if any."""
@@ -154,6 +161,10 @@ class SuiteFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return {name: value for name, value in params.items() if value is not None}
 
 
+for _type in (SuiteFile, JudgeEntry):  # prepared, see rubrics/rubric.py
+    msgspec.json.Decoder(_type)
+
+
 def suite_schema() -> dict[str, Any]:
     """Return the JSON Schema of a `suite.yaml`, for editors."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(SuiteFile)}
@@ -167,7 +178,9 @@ def parse_thresholds(values: Iterable[str]) -> dict[str, float]:
         try:
             found[name.strip() or "score"] = float(number)
         except ValueError:
-            raise UsageError(f"--fail-under takes a number or CRITERION=NUMBER, and {value!r} is neither.") from None
+            raise UsageError(
+                f"A threshold (--fail-under or fail_under=) is a number or CRITERION=NUMBER, and {value!r} is neither."
+            ) from None
     return found
 
 
@@ -181,6 +194,12 @@ def find_plain_problems(file: SuiteFile) -> Iterator[Problem]:
         for text in texts:
             if len(text) > 200 or not text.isprintable():
                 yield Problem(f"{text[:60]!r} should be one line of at most 200 characters", key)
+    for key, url, example in (
+        ("ledger", file.ledger or "", "postgresql://localhost/runs"),
+        ("address", file.address, "ray://head:10001"),
+    ):
+        if "://" in url and not _is_url(url):  # which is not quoted: it may hold a password
+            yield Problem(f"is no valid URL; write one such as {example}", key)
     for role, pattern in file.pairs.items():
         if not isinstance(pattern, str):
             yield Problem("should be a pattern, such as photos/{name}.jpg", f"pairs.{role}")
@@ -193,6 +212,14 @@ def find_plain_problems(file: SuiteFile) -> Iterator[Problem]:
     for key, number in _iterate_numbers(file):
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             yield Problem(f"{number!r} should be a number", key)
+
+
+def _is_url(text: str) -> bool:
+    try:
+        urlsplit(text)
+    except ValueError:
+        return False
+    return True
 
 
 _UNSCORED = re.compile(r"\d{1,12}|\s*(\d{1,2}(\.\d{1,9})?|100)\s*%\s*")
@@ -217,16 +244,29 @@ _SECRETS = {
     *("key", "keys", "api_key", "apikey", "token", "access_token", "auth", "authorization", "bearer", "secret"),
     *("password", "x_api_key", "x_goog_api_key", "credentials"),
 }
+MAX_JUDGES = 100
 _NO_KEYS = "a suite never holds a key: remove it and name the variable that does, `key_variable: OPENAI_API_KEY`"
 
 
-def find_judge_problems(file: SuiteFile) -> Iterator[Problem]:
-    """Return problems of the judges: unknown names, bad URLs, secret keys in the file, duplicates."""
+def find_judge_problems(file: SuiteFile, handed_in: Collection[int] = ()) -> Iterator[Problem]:
+    """Return problems of the judges: unknown names, bad URLs, secret keys in the file, duplicates.
+
+    `handed_in` are the positions of judges that were given as objects: there is nothing to find out by their names, and
+    they take no limits.
+    """
     from beholder.judges.factory import split_spec
+
+    if len(file.judges) > MAX_JUDGES:
+        yield Problem(f"names {len(file.judges):,} judges; at most {MAX_JUDGES} are asked", "judges")
+        return
+    for key in ("requests_per_minute", "tokens_per_minute", "timeout_s") if handed_in else ():
+        if getattr(file.limits, key) != getattr(Limits(), key):
+            message = "is for judges that are given by name; a judge object keeps the limits that it was made with"
+            yield Problem(message, f"limits.{key}")
 
     seen: set[tuple[object, ...]] = set()
     for position, judge in enumerate(file.judges):
-        if isinstance(judge, str):  # they are spelled out by now
+        if isinstance(judge, str) or position in handed_in:  # those that are named are spelled out by now
             continue
         place = f"judges[{position}]"
         try:
@@ -240,6 +280,8 @@ def find_judge_problems(file: SuiteFile) -> Iterator[Problem]:
                 "is not the name of a variable (it is not shown here, since it may be a key); " + _NO_KEYS,
                 f"{place}.key_variable",
             )
+        if judge.structured_output is True:
+            yield Problem("there is 'auto' and 'off'; True is neither", f"{place}.structured_output")
         for key in _find_secret_keys(judge.params):
             yield Problem(f"{key!r}: {_NO_KEYS}", f"{place}.params")
         with suppress(UsageError):  # reported above, or when the judge is made
@@ -250,7 +292,7 @@ def find_judge_problems(file: SuiteFile) -> Iterator[Problem]:
 
 
 def _find_url_problems(judge: JudgeEntry, place: str) -> Iterator[Problem]:
-    from beholder.providers.base import normalize_base_url
+    from beholder.providers.endpoint import normalize_base_url
 
     if judge.base_url is not None and judge.base_urls:
         yield Problem("`base_url` and `base_urls` are both given; keep one", f"{place}.base_urls")
@@ -300,7 +342,42 @@ FLAG_NAMES = {
     "price.input": "price_input",
     "price.output": "price_output",
 }
-JUDGE_KEYS = ("base_url", "base_urls", "key_variable", "params", "price")
+# Both words are understood in Python: that of the flag and that of the file.
+KEYS_OF_FLAGS = {
+    flag: key.removeprefix("limits.")
+    for key, flag in FLAG_NAMES.items()
+    if flag not in (key.removeprefix("limits."), "base_url", "price_input", "price_output")
+}
+_LISTS = ("pairs", "judges", "gates", "tags")
+
+
+def rename_flags(given: Mapping[str, object]) -> dict[str, object]:
+    """Return settings with the keys of a suite where they have the word of a flag: `gates` for `gate`.
+
+    Raises:
+        UsageError: Both words are given.
+    """
+    named: dict[str, object] = {}
+    for word, value in given.items():
+        key = KEYS_OF_FLAGS.get(word, word)
+        if key in named:
+            flag = next(flag for flag, of in KEYS_OF_FLAGS.items() if of == key)
+            several = ", which may be a list" if key in _LISTS else ""
+            raise UsageError(f"{flag} and {key} are the same; give one of them{several}.")
+        named[key] = [value] if key in _LISTS and key != "judges" and isinstance(value, str) else value
+    return named
+
+
+JUDGE_KEYS = ("base_url", "base_urls", "key_variable", "params", "price", "structured_output")
+
+
+def provider_of(judge: str) -> str:
+    return judge.partition(":")[0]
+
+
+def provider_with_base_url(providers: Sequence[str]) -> str:
+    """Return whose judges a base URL is for: `openai:` ones if there are any, so that no other key is sent."""
+    return "openai" if "openai" in providers or len(providers) != 1 else providers[0]
 
 
 def judge_flag_key(key: str) -> str:
@@ -315,12 +392,23 @@ def describe_flag_problem(problem: Problem) -> str:
     known = key if key in FLAG_NAMES else root_key(key)
     rest = key[len(known) :].lstrip(".")
     flag = FLAG_NAMES.get(known, known).replace("_", "-")
-    return f"--{flag}{f' ({rest})' if rest else ''}: {problem.message.rstrip('.')}."
+    return f"--{flag}{f' ({rest})' if rest else ''}: {_end_sentence(problem.message)}"
+
+
+def describe_setting_problem(problem: Problem) -> str:
+    """Return the sentence that says what is wrong with a keyword of the Python API."""
+    key = judge_flag_key(problem.key) or re.sub(r"^judges(\[\d+\])?", "judge", problem.key).removeprefix("limits.")
+    return f"{key}: {_end_sentence(problem.message)}"
+
+
+def _end_sentence(message: str) -> str:
+    return message if message.endswith(("?", ".")) else f"{message}."
 
 
 def add_hint(problem: Problem) -> Problem:
     """Return the problem with a hint: the nearest known key, what to do in place of a secret, or the choices."""
-    if choices := _find_choices().get(problem.key):
+    choices = _find_choices().get(judge_flag_key(problem.key) or problem.key)
+    if choices and not problem.message.startswith("there is "):
         return Problem(_describe_wrong_choice(problem.message, choices), problem.key, problem.line)
     if problem.message != "is not a key that is known here":
         return problem
@@ -330,16 +418,24 @@ def add_hint(problem: Problem) -> Problem:
     kinds: dict[str, type[Struct]] = {"": SuiteFile, "limits": Limits, "judges": JudgeEntry}
     kind = PriceEntry if parent.endswith(".price") else kinds.get(root_key(parent), SuiteFile)
     names = [one.name for one in structs.fields(kind)]
-    near = difflib.get_close_matches(last, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(names)}"
+    # A flag or keyword may also be one that a file has inside of `limits` or `judges`.
+    nested = {
+        one.name: f"{place}.{one.name}"
+        for place, inner in (("limits", Limits), ("judges", JudgeEntry))
+        for one in structs.fields(inner)
+        if not parent and one.name not in names
+    }
+    near = difflib.get_close_matches(last, [*names, *nested], n=1, cutoff=0.5)
+    inside = f" (in a file: {nested[near[0]]})" if near and near[0] in nested else ""
+    hint = f"did you mean {near[0]!r}{inside}?" if near else f"the keys are {', '.join(names)}"
     return Problem(f"is not a key that is known here; {hint}", problem.key, problem.line)
 
 
 def _find_choices() -> dict[str, tuple[str, ...]]:
     """Return the choices of each key that has some."""
     found = {}
-    for one in structs.fields(SuiteFile):
-        kind = get_args(one.type)[0]  # all are annotated
+    for one in (*structs.fields(SuiteFile), *structs.fields(JudgeEntry)):
+        kind = get_args(one.type)[0] if get_origin(one.type) is Annotated else one.type
         for member in (kind, *get_args(kind)):
             if get_origin(member) is Literal:
                 found[one.name] = get_args(member)

@@ -1,13 +1,13 @@
 """How far to trust a judge: agreement with people, comparison, calibration, estimation; each with its interval.
 
 - `data`: scores and ratings as NumPy columns; `aspects`: matching what people rated with a judge's columns
-- `bootstrap`: confidence intervals by cluster bootstrap; `student_t`: Student's t distribution
-- `agreement`, `agreement_sentences`: `beholder agree`, and its result in sentences
+- `bootstrap`: confidence intervals by cluster bootstrap, Student's t distribution
+- `agreement`: `beholder agree`; `sentences`: its result, and that of `estimate`, in sentences
 - `coefficients`, `raters`: agreement between two columns, and among people
 - `pairs`, `comparison`, `significance`, `gate`: `beholder compare`, from pairing cases to tests, power and `--fail-on`
 - `history`: `beholder history`, the trend over the runs of a suite
-- `calibration`, `calibration_task`, `calibration_recipes`: `beholder calibrate`: choosing a map, its data, the recipes
-- `estimation`: `beholder estimate`, the mean human score of a run
+- `calibration`: `beholder calibrate`; `calibration_features`, `_task`, `_recipes`, `_evaluation`: its data and maps
+- `estimation`: `beholder estimate`, the mean human score of a run; `regression`: its arithmetic
 
 Importing this package loads nothing; its modules load NumPy.
 """

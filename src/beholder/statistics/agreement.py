@@ -18,16 +18,11 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
 
 from beholder.errors import UsageError
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
-from beholder.statistics.agreement_sentences import (
-    describe_data,
-    describe_rank_bins,
-    explain_no_shared_cases,
-    explain_undefined,
-)
 from beholder.statistics.aspects import (
     Scale,
     can_rescale,
@@ -36,7 +31,7 @@ from beholder.statistics.aspects import (
     match_aspects,
     rescale,
 )
-from beholder.statistics.bootstrap import ClusterBootstrap, Estimate, undefined_estimate
+from beholder.statistics.bootstrap import ClusterBootstrap, Interval, to_json_values, undefined_estimate
 from beholder.statistics.coefficients import (
     MAX_LEVELS,
     BootstrapWeights,
@@ -62,6 +57,7 @@ from beholder.statistics.raters import (
     reference_ratings,
     summarize_raters,
 )
+from beholder.statistics.sentences import describe_data, describe_rank_bins, explain_no_shared_cases, explain_undefined
 
 AVERAGED_STATISTICS = ("mae", "constant", "difference")
 
@@ -92,8 +88,7 @@ class AgreementOptions:
     seed: int = DEFAULT_SEED
 
 
-@dataclass(frozen=True, slots=True)
-class ConstantBaseline:
+class ConstantBaseline(msgspec.Struct, frozen=True):
     """A constant prediction.
 
     Attributes:
@@ -103,15 +98,11 @@ class ConstantBaseline:
     """
 
     value: float
-    mae: Estimate
-    difference: Estimate
-
-    def to_dict(self) -> dict[str, object]:
-        return {"value": self.value, "mae": self.mae.to_dict(), "difference": self.difference.to_dict()}
+    mae: Interval
+    difference: Interval
 
 
-@dataclass(frozen=True, slots=True)
-class MetricBaseline:
+class MetricBaseline(msgspec.Struct, frozen=True):
     """Another metric on the cases it covers.
 
     Attributes:
@@ -123,16 +114,11 @@ class MetricBaseline:
 
     name: str
     cases: int
-    spearman: Estimate
-    difference: Estimate
-
-    def to_dict(self) -> dict[str, object]:
-        document: dict[str, object] = {"name": self.name, "cases": self.cases}
-        return document | {"spearman": self.spearman.to_dict(), "difference": self.difference.to_dict()}
+    spearman: Interval
+    difference: Interval
 
 
-@dataclass(frozen=True, slots=True)
-class CriterionAgreement:
+class CriterionAgreement(msgspec.Struct, frozen=True):
     """Agreement on one aspect; all numbers are on the people's scale.
 
     Attributes:
@@ -159,8 +145,8 @@ class CriterionAgreement:
     raters: int
     judged_on: Scale
     rated_on: Scale
-    coefficients: Mapping[str, Estimate]
-    people: Mapping[str, Estimate]
+    coefficients: Mapping[str, Interval]
+    people: Mapping[str, Interval]
     constant: ConstantBaseline
     baselines: tuple[MetricBaseline, ...] = ()
     each_rater: tuple[RaterSummary, ...] = ()
@@ -170,26 +156,8 @@ class CriterionAgreement:
         """Whether both sides say yes or no."""
         return "kappa" in self.coefficients
 
-    def to_dict(self) -> dict[str, object]:
-        return {
-            "aspect": self.aspect,
-            "criterion": self.criterion,
-            "kind": str(self.kind),
-            "cases": self.cases,
-            "ratings": self.ratings,
-            "raters": self.raters,
-            "judged_on": list(self.judged_on),
-            "rated_on": list(self.rated_on),
-            "coefficients": {name: coefficient.to_dict() for name, coefficient in self.coefficients.items()},
-            "people": {name: estimate.to_dict() for name, estimate in self.people.items()},
-            "constant": self.constant.to_dict(),
-            "baselines": [baseline.to_dict() for baseline in self.baselines],
-            "each_rater": [rater.to_dict() for rater in self.each_rater],
-        }
 
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
+class JudgeAgreement(msgspec.Struct, frozen=True):
     """Agreement of a judge with people, or with another judge as the `reference`.
 
     Attributes:
@@ -208,26 +176,17 @@ class Agreement:
     against: ReferenceMode
     cases: int
     criteria: tuple[CriterionAgreement, ...]
-    overall: Mapping[str, Estimate]
+    overall: Mapping[str, Interval]
     notes: tuple[str, ...]
     intervals: str
 
     def to_dict(self) -> dict[str, object]:
-        return {
-            "judge": self.judge,
-            "reference": self.reference,
-            "against": str(self.against),
-            "cases": self.cases,
-            "criteria": [criterion.to_dict() for criterion in self.criteria],
-            "overall": {name: estimate.to_dict() for name, estimate in self.overall.items()},
-            "notes": list(self.notes),
-            "intervals": self.intervals,
-        }
+        return to_json_values(self)
 
 
 def agree(
     scores: Scores, ratings: Mapping[str, Ratings], options: AgreementOptions | None = None, other_judge: str = ""
-) -> Agreement:
+) -> JudgeAgreement:
     """Compare a judge with people, or with another judge.
 
     Args:
@@ -256,7 +215,7 @@ def agree(
         for aspect, column in columns.items()
     ]
     estimates = _estimate_aspects(aspects, bootstrap, options.against, people=not other_judge)
-    return Agreement(
+    return JudgeAgreement(
         judge=scores.name,
         reference=other_judge or "people",
         against=options.against,
@@ -379,7 +338,7 @@ def _aspect_statistics(
 
 def _estimate_aspects(
     aspects: Sequence[_AlignedAspect], bootstrap: ClusterBootstrap, against: ReferenceMode, *, people: bool
-) -> dict[str, Estimate]:
+) -> dict[str, Interval]:
     """Return the estimates of all aspects, one thread per core: NumPy releases the GIL while it computes."""
     averaged = _averaged_aspects(aspects)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -388,7 +347,7 @@ def _estimate_aspects(
         return _bootstrap_estimates(bootstrap, lambda weights: _evaluate_aspects(statistics, averaged, weights, pool))
 
 
-def _bootstrap_estimates(bootstrap: ClusterBootstrap, statistics: WeightedStatistics) -> dict[str, Estimate]:
+def _bootstrap_estimates(bootstrap: ClusterBootstrap, statistics: WeightedStatistics) -> dict[str, Interval]:
     """Return estimates over draws of groups, whose weights are fewer than those of cases."""
     if bootstrap.group_count < 2:
         return bootstrap.estimates(statistics)
@@ -419,7 +378,7 @@ def _averaged_aspects(aspects: Sequence[_AlignedAspect]) -> list[str]:
 
 
 def _build_criterion(
-    aspect: _AlignedAspect, estimates: Mapping[str, Estimate], against: ReferenceMode, *, other_judge: bool
+    aspect: _AlignedAspect, estimates: Mapping[str, Interval], against: ReferenceMode, *, other_judge: bool
 ) -> CriterionAgreement:
     rated = ~np.isnan(aspect.ratings.values)
     constant = dict.fromkeys(_undefined_kappas(aspect, against), undefined_estimate(""))
@@ -475,6 +434,6 @@ def _join_key(first: str, second: str) -> str:
     return f"{first}\0{second}"
 
 
-def _select_aspect(aspect: str, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
+def _select_aspect(aspect: str, estimates: Mapping[str, Interval]) -> dict[str, Interval]:
     start = _join_key(aspect, "")
     return {name.removeprefix(start): estimate for name, estimate in estimates.items() if name.startswith(start)}

@@ -45,7 +45,9 @@ def match_aspects(aspects: Iterable[str], scores: Scores, given: Sequence[str] =
     pairs = _parse_pairs(given)
     unknown = [aspect for aspect in pairs if aspect not in wanted]
     if unknown:
-        raise UsageError(f"--map names the aspect {unknown[0]!r}, which nobody rated; rated are {_join_names(wanted)}.")
+        raise UsageError(
+            f"A pair names the aspect {unknown[0]!r}, which nobody rated; rated are {_join_names(wanted)}."
+        )
     matches = {
         aspect: column
         for aspect in wanted
@@ -55,7 +57,8 @@ def match_aspects(aspects: Iterable[str], scores: Scores, given: Sequence[str] =
     if not matches:
         raise UsageError(
             f"None of the aspects that people rated ({_join_names(wanted)}) has the name of a criterion of "
-            f"{scores.name} ({_join_names(scores.columns)}); say which belong together with --map ASPECT=CRITERION."
+            f"{scores.name} ({_list_criteria(scores)}); say which belong together, "
+            "ASPECT=CRITERION (--map or map_=)."
         )
     return matches
 
@@ -71,9 +74,15 @@ def describe_matches(
         if column.name != aspect and aspect not in by_hand
     ]
     left = [aspect for aspect in dict.fromkeys(aspects) if aspect not in matches]
-    sentences = [f"Inferred by name: {_join_names(inferred)} (--map ASPECT=CRITERION changes it)."] if inferred else []
+    sentences = (
+        [f"Inferred by name: {_join_names(inferred)} (ASPECT=CRITERION changes it: --map or map_=)."]
+        if inferred
+        else []
+    )
     if left:
-        sentences.append(f"Rated, but no criterion has the name: {_join_names(left)} (--map ASPECT=CRITERION adds it).")
+        sentences.append(
+            f"Rated, but no criterion has the name: {_join_names(left)} (ASPECT=CRITERION adds it: --map or map_=)."
+        )
     return sentences
 
 
@@ -92,7 +101,7 @@ def find_column(text: str, scores: Scores) -> Column:
     if combined is None and ("(" in text or ")" in text):
         raise UsageError(
             f"{text.strip()!r} is neither a criterion of {scores.name} nor several as one, which is written min(a,b), "
-            f"max(a,b) or mean(a,b); there are {_join_names(scores.columns)}."
+            f"max(a,b) or mean(a,b); there are {_list_criteria(scores)}."
         )
     if combined is None:
         return _find_named_column(text.strip(), scores)
@@ -113,13 +122,16 @@ def rescale(column: Column, to: Scale) -> Column:
         UsageError: The column's scale is not known or has no width.
     """
     if column.scale is None:
-        raise UsageError(f"The scale of {column.name!r} is not known; give it as --scale {column.name}=0..10.")
+        raise UsageError(
+            f"The scale of {column.name!r} is not known; give it, such as {column.name}=0..10 (--scale or scale=)."
+        )
     (low, high), (new_low, new_high) = column.scale, to
     if column.scale == to:
         return column
     if low == high:
         raise UsageError(
-            f"The scale of {column.name!r} is the one value {low:g}; give it as --scale {column.name}=0..10."
+            f"The scale of {column.name!r} is the one value {low:g}; give it, such as {column.name}=0..10 "
+            "(--scale or scale=)."
         )
     stretch = (new_high - new_low) / (high - low)
     return replace(column, values=new_low + (column.values - low) * stretch, scale=to)
@@ -195,10 +207,10 @@ def _parse_pairs(given: Sequence[str]) -> dict[str, str]:
         aspect, sign, criterion = (part.strip() for part in text.partition("="))
         if not (aspect and sign and criterion):
             raise UsageError(
-                f"--map is written ASPECT=CRITERION, such as SC=min(edit_success,over_editing), not {text!r}."
+                f"A pair (--map or map_=) is ASPECT=CRITERION, such as SC=min(edit_success,over_editing), not {text!r}."
             )
         if aspect in pairs:
-            raise UsageError(f"--map names the aspect {aspect!r} twice.")
+            raise UsageError(f"Two pairs name the aspect {aspect!r}; keep one.")
         pairs[aspect] = criterion
     return pairs
 
@@ -211,14 +223,16 @@ def _match_by_name(aspect: str, scores: Scores) -> Column | None:
         ]
     if len(alike) > 1:
         names = _join_names(column.name for column in alike)
-        raise UsageError(f"The aspect {aspect!r} could be any of {names}; say which with --map {aspect}=CRITERION.")
+        raise UsageError(
+            f"The aspect {aspect!r} could be any of {names}; say which, {aspect}=CRITERION (--map or map_=)."
+        )
     return alike[0] if alike else None
 
 
 def _find_named_column(name: str, scores: Scores) -> Column:
     alike = _find_similar_columns(name, scores)
     if len(alike) != 1:
-        raise UsageError(f"{scores.name} has no criterion {name!r}; there are {_join_names(scores.columns)}.")
+        raise UsageError(f"{scores.name} has no criterion {name!r}; there are {_list_criteria(scores)}.")
     return alike[0]
 
 
@@ -226,6 +240,12 @@ def _find_similar_columns(name: str, scores: Scores) -> list[Column]:
     if name in scores.columns:
         return [scores.columns[name]]
     return [column for key, column in scores.columns.items() if normalize_name(key) == normalize_name(name)]
+
+
+def _list_criteria(scores: Scores) -> str:
+    """Return the names that a person would match: not measurements, single assertions or a jury's spread."""
+    named = (ColumnKind.CRITERION, ColumnKind.OVERALL, ColumnKind.PASSED)
+    return _join_names(name for name, column in scores.columns.items() if column.kind in named)
 
 
 def _join_names(names: Iterable[str]) -> str:
@@ -255,9 +275,15 @@ def infer_scales_by_aspect(
         UsageError: A number is off the scale that was given for it.
     """
     for aspect, column in columns.items():
-        _check_on_scale(_get_scale(aspect, judged), column.values, f"the judge gives {aspect!r}", f"--scale {aspect}=")
         _check_on_scale(
-            _get_scale(aspect, rated), ratings[aspect].values, f"{aspect!r} is rated", f"--rating-scale {aspect}="
+            _get_scale(aspect, judged), column.values, f"the judge gives {aspect!r}", f"{aspect}=", "--scale or scale="
+        )
+        _check_on_scale(
+            _get_scale(aspect, rated),
+            ratings[aspect].values,
+            f"{aspect!r} is rated",
+            f"{aspect}=",
+            "--rating-scale or rating_scale=",
         )
     rating_ranges = _find_ranges({aspect: ratings[aspect].values for aspect in columns})
     seen = _find_ranges({aspect: column.values for aspect, column in columns.items() if column.scale is None})
@@ -307,7 +333,7 @@ def describe_scales(
         if sentence:
             aspects_by_sentence.setdefault(sentence, []).append(aspect)
     for sentence, aspects in aspects_by_sentence.items():
-        yield f"{sentence}: {', '.join(aspects)} (--scale and --rating-scale change it)."
+        yield f"{sentence}: {', '.join(aspects)} (--scale and --rating-scale, or scale= and rating_scale=, change it)."
 
 
 def find_guessed_scales(
@@ -351,7 +377,7 @@ def _get_scale(aspect: str, given: Mapping[str, Scale]) -> Scale | None:
     return given.get(aspect, given.get(""))
 
 
-def _check_on_scale(scale: Scale | None, values: Floats, said: str, option: str) -> None:
+def _check_on_scale(scale: Scale | None, values: Floats, said: str, start: str, option: str) -> None:
     if scale is None:
         return
     hair = 1e-9 * (scale[1] - scale[0])  # of rounding, in a mean of thirds
@@ -361,7 +387,7 @@ def _check_on_scale(scale: Scale | None, values: Floats, said: str, option: str)
         wide = f"{min(low, scale[0]):g}..{max(high, scale[1]):g}"
         raise UsageError(
             f"The scale {scale[0]:g}..{scale[1]:g} was given, and {said} {off[0]:g}, which is not on it; "
-            f"all numbers are on {option}{wide}."
+            f"all numbers are on {start}{wide} ({option})."
         )
 
 

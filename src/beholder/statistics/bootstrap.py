@@ -1,4 +1,4 @@
-"""Confidence intervals by cluster bootstrap: estimates, draws of groups, BCa and percentile intervals.
+"""Confidence intervals by cluster bootstrap: estimates, draws of groups, BCa and percentile intervals; Student's t.
 
 Cases that share a group (`source`: the photograph) are drawn together, since they are not independent of each other. A
 draw is a weight for each case: how often its group was drawn. A statistic takes a matrix of weights, one row per draw,
@@ -10,18 +10,21 @@ and the jackknife follows without drawing. 100,000 cases × 12 columns × 2,000 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from math import atan2, cos, pi, sin, sqrt
 from statistics import NormalDist
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 from beholder.statistics.data import Bools, Floats, Ints
-from beholder.statistics.student_t import t_quantile
 
 CONFIDENCE_LEVEL = 0.95
 MAX_BCA_GROUPS = 2000  # with more groups the jackknife is slow, and BCa and percentile intervals coincide
@@ -43,8 +46,7 @@ class IntervalMethod(StrEnum):
     PERCENTILE = "percentile"
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
     """A number with its confidence interval.
 
     Attributes:
@@ -55,8 +57,8 @@ class Estimate:
     """
 
     value: float | None
-    low: float | None = None
-    high: float | None = None
+    low: float | None = msgspec.field(default_factory=type(None))  # in JSON also where it is None: no plain default
+    high: float | None = msgspec.field(default_factory=type(None))
     why: str = ""
 
     @property
@@ -64,13 +66,24 @@ class Estimate:
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
     def to_dict(self) -> dict[str, object]:
-        document: dict[str, object] = {"value": self.value, "low": self.low, "high": self.high}
-        return document | {"why": self.why} if self.why else document
+        return to_json_values(self)
 
 
-def undefined_estimate(why: str) -> Estimate:
+def to_json_values(result: msgspec.Struct) -> dict[str, object]:
+    """Return a result of this package as JSON values, under the names that `--json` prints."""
+    values: dict[str, object] = json.loads(json.dumps(msgspec.to_builtins(result)))  # tuples become lists
+    return values
+
+
+def undefined_estimate(why: str) -> Interval:
     """Return an estimate without a value, with the reason."""
-    return Estimate(None, why=why)
+    return Interval(None, why=why)
+
+
+def number_groups(groups: Sequence[str] | None, size: int) -> Ints:
+    """Return the group of each case as a number from 0; None, or an empty name, is a group of its own."""
+    names = [name or f"\0{row}" for row, name in enumerate(groups)] if groups is not None else range(size)
+    return np.unique(np.asarray(names), return_inverse=True)[1] if size else np.zeros(0, np.int64)
 
 
 class ClusterBootstrap:
@@ -102,8 +115,7 @@ class ClusterBootstrap:
             method: How intervals are computed; by default BCa up to `MAX_BCA_GROUPS` groups, percentiles beyond.
         """
         self.size, self.count, self.seed = size, count, seed
-        names = [name or f"\0{row}" for row, name in enumerate(groups)] if groups is not None else range(size)
-        self.group_index: Ints = np.unique(np.asarray(names), return_inverse=True)[1] if size else np.zeros(0, np.int64)
+        self.group_index = number_groups(groups, size)
         self.group_count = int(self.group_index.max()) + 1 if size else 0
         self.is_clustered = self.group_count < size
         self.method = method or (
@@ -131,11 +143,11 @@ class ClusterBootstrap:
             yield (self.group_index[None, :] != np.arange(start, start + rows)[:, None]).astype(np.float64)
             start += rows
 
-    def estimate(self, statistic: Statistic, why: str = "not defined for these cases") -> Estimate:
+    def estimate(self, statistic: Statistic, why: str = "not defined for these cases") -> Interval:
         """Return the statistic of all cases with its interval; `why` is the reason given where it is not defined."""
         return self.estimates(lambda weights: {"": statistic(weights)}, why)[""]
 
-    def estimates(self, statistics: Statistics, why: str = "not defined for these cases") -> dict[str, Estimate]:
+    def estimates(self, statistics: Statistics, why: str = "not defined for these cases") -> dict[str, Interval]:
         """Return several statistics by name, with intervals over the same draws."""
         if not self.size:
             return {}
@@ -143,7 +155,7 @@ class ClusterBootstrap:
         if self.group_count < 2:
             lone = "no interval: all cases are of one group" if self.size > 1 else "no interval: there is one case"
             return {
-                name: undefined_estimate(why) if np.isnan(value) else Estimate(value, why=lone)
+                name: undefined_estimate(why) if np.isnan(value) else Interval(value, why=lone)
                 for name, value in point.items()
             }
         drawn = _evaluate_blocks(statistics, self.case_weights())
@@ -171,7 +183,7 @@ class ClusterBootstrap:
 
 def estimate_from_draws(
     point: float, drawn: Floats, left_out: Floats | None = None, why: str = "", *, groups: int = 0
-) -> Estimate:
+) -> Interval:
     """Return a value with the interval that its draws give.
 
     Draws in which the statistic is nan are ignored; where more than a tenth of them are, there is no interval. A value
@@ -188,13 +200,13 @@ def estimate_from_draws(
         return undefined_estimate(why or "not defined for these cases")
     known = drawn[~np.isnan(drawn)]
     if len(known) < MIN_DEFINED_SHARE * len(drawn) or not len(known):
-        return Estimate(point, why=f"no interval: it is not defined in {len(drawn) - len(known)} of {len(drawn)} draws")
+        return Interval(point, why=f"no interval: it is not defined in {len(drawn) - len(known)} of {len(drawn)} draws")
     reach = _interval_reach(groups or (0 if left_out is None else len(left_out)))
     low, high = (NormalDist().cdf(z) for z in (-reach, reach))
     if left_out is not None:
         low, high = _bca_quantiles(point, known, left_out[~np.isnan(left_out)], reach)
     ends = np.quantile(known, (low, high))
-    return Estimate(point, float(ends[0]), float(ends[1]))
+    return Interval(point, float(ends[0]), float(ends[1]))
 
 
 def _interval_reach(groups: int) -> float:
@@ -311,13 +323,13 @@ def zero_rounding_errors(sums: Floats) -> Floats:
     return np.where(np.abs(sums) <= EQUALITY_TOLERANCE, 0.0, sums)
 
 
-def estimate_means(bootstrap: ClusterBootstrap, sums: GroupSums) -> list[Estimate]:
+def estimate_means(bootstrap: ClusterBootstrap, sums: GroupSums) -> list[Interval]:
     """Return the mean of each column with its interval, over the same draws."""
     points = sums.means
     if bootstrap.group_count < 2:
         lone = "no interval: all cases are of one group"
         return [
-            undefined_estimate(NO_VALUES) if np.isnan(point) else Estimate(float(point), why=lone) for point in points
+            undefined_estimate(NO_VALUES) if np.isnan(point) else Interval(float(point), why=lone) for point in points
         ]
     both = np.hstack([sums.sums, sums.counts])
     width = len(points)
@@ -329,7 +341,7 @@ def estimate_means(bootstrap: ClusterBootstrap, sums: GroupSums) -> list[Estimat
     estimates = []
     for at, point in enumerate(points):
         if groups[at] == 1:
-            estimates.append(Estimate(float(point), why="no interval: all values are of one group"))
+            estimates.append(Interval(float(point), why="no interval: all values are of one group"))
         else:
             without = None if left is None else left[:, at]
             estimates.append(
@@ -341,3 +353,60 @@ def estimate_means(bootstrap: ClusterBootstrap, sums: GroupSums) -> list[Estimat
 def _jackknife_means(sums: GroupSums) -> Floats:
     """Return the means without each group."""
     return divide_or_nan(zero_rounding_errors(sums.sums.sum(axis=0) - sums.sums), sums.counts.sum(axis=0) - sums.counts)
+
+
+# Degrees of freedom beyond which four terms of an expansion are exact to nine digits, and faster.
+_EXPANSION_FREEDOM = 200
+_NORMAL_FREEDOM = 2000  # beyond which a normal approximation of the probability is exact to seven digits
+
+_EXPANSION_TERMS: tuple[tuple[dict[int, int], int], ...] = (
+    ({3: 1, 1: 1}, 4),
+    ({5: 5, 3: 16, 1: 3}, 96),
+    ({7: 3, 5: 19, 3: 17, 1: -15}, 384),
+    ({9: 79, 7: 776, 5: 1482, 3: -1920, 1: -945}, 92160),
+)
+
+
+@cache
+def t_quantile(share: float, freedom: int) -> float:
+    """Return the value below which a t-distributed variable lies with probability `share`.
+
+    Args:
+        share: A probability strictly between 0 and 1.
+        freedom: Degrees of freedom, 1 or more.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
+    if not 0 < share < 1 or freedom < 1:
+        raise ValueError(f"no t quantile at {share} with {freedom} degrees of freedom")
+    if share < 0.5:
+        return -t_quantile(1 - share, freedom)
+    normal = NormalDist().inv_cdf(share)
+    if freedom > _EXPANSION_FREEDOM:  # Abramowitz and Stegun, 26.7.5
+        terms = (sum(by * normal**power for power, by in powers.items()) / under for powers, under in _EXPANSION_TERMS)
+        return normal + sum(term / float(freedom) ** at for at, term in enumerate(terms, start=1))
+    low, high = 0.0, max(1.0, normal)
+    while t_cdf(high, freedom) < share:
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if t_cdf(middle, freedom) < share else (low, middle)
+    return (low + high) / 2
+
+
+def t_cdf(value: float, freedom: int) -> float:
+    """Return the probability that a t variable is below `value` (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    if freedom > _NORMAL_FREEDOM:
+        return NormalDist().cdf(value * (1 - 1 / (4 * freedom)) / sqrt(1 + value**2 / (2 * freedom)))
+    angle = atan2(value, sqrt(freedom))
+    turn = cos(angle)
+    odd = freedom % 2
+    term, total = (turn, turn if freedom > 1 else 0.0) if odd else (1.0, 1.0)
+    for step in range(2 + odd, freedom - 1, 2):
+        term *= turn**2 * (step - 1) / step
+        total += term
+    within = (angle + sin(angle) * total) * 2 / pi if odd else sin(angle) * total
+    return (1 + within) / 2

@@ -1,9 +1,4 @@
-"""The data of a calibration: features of cases, the task for one aspect, fitting, and predictions out of fold.
-
-A feature's name says how to compute it again from a verdict: a criterion's key, `score` (`RUBRIC.KEY`, `RUBRIC.score`
-with several rubrics), an assertion's id (`Anime/A1` with a style), `spread.KEY` of a jury, `measured.NAME` of a
-verdict, combinations such as `min(a, b)`, `pixels.NAME` for an instrument on the images at 512 px, and `given.NAME` for
-a column of a file.
+"""The data of a calibration: the task for one aspect, fitting, predictions out of fold, and where the data comes from.
 
 `Provenance` records the run or files, judge, rubrics and styles that a calibration is for.
 """
@@ -12,20 +7,34 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from beholder.cases.case import PAIR_ROLES, Case, CaseSchema
 from beholder.cases.files import read_rows
-from beholder.errors import SetupError, UsageError
-from beholder.images.image import ImageSource
-from beholder.statistics.aspects import find_column, rescale
-from beholder.statistics.bootstrap import ClusterBootstrap
+from beholder.errors import UsageError
+from beholder.statistics.aspects import (
+    Scale,
+    describe_matches,
+    infer_scales_by_aspect,
+    match_aspects,
+    rescale,
+)
+from beholder.statistics.bootstrap import number_groups
+from beholder.statistics.calibration_features import (
+    NO_EXTRA_FEATURES,
+    ExtraFeatures,
+    Features,
+    UsableFeatures,
+    build_features,
+    select_usable,
+)
 from beholder.statistics.calibration_recipes import CalibrationRecipe, TrainingData, assign_folds, cross_folds
 from beholder.statistics.data import Bools, Column, ColumnKind, Floats, Ints, Ratings, Scores, select_group
 from beholder.verdicts.calibration import collect_numbers, look_up_number
@@ -35,246 +44,13 @@ if TYPE_CHECKING:
     from beholder.ledger.ledger import Ledger
 
 
-_T = TypeVar("_T")
-_R = TypeVar("_R")
-
-GIVEN_PREFIX = "given."
-MAX_MISSING_SHARE = 0.5  # a feature that is missing in a larger share of the cases is left out
-
-_COMBINED_WAYS = ("min", "mean")  # of criteria that answer an aspect together, the other way is a feature, too
-_IGNORED_KINDS = frozenset({ColumnKind.PASSED})  # redundant with the score
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Features:
-    """Feature values, cases × features; nan where missing."""
-
-    names: tuple[str, ...]
-    values: Floats
-
-    def select(self, rows: Sequence[int] | Ints | Bools) -> Features:
-        """Return these rows."""
-        return Features(self.names, self.values[np.asarray(rows)])
-
-    def by_name(self, names: tuple[str, ...]) -> Features:
-        """Return the features of these names, in this order; all nan where one does not exist."""
-        if names == self.names:
-            return self
-        place = {name: at for at, name in enumerate(self.names)}
-        values = np.full((len(self.values), len(names)), np.nan)
-        for at, name in enumerate(names):
-            if name in place:
-                values[:, at] = self.values[:, place[name]]
-        return Features(names, values)
-
-    def restrict(self, names: Collection[str]) -> Features:
-        """Return the features with these names, in their present order."""
-        places = [place for place, name in enumerate(self.names) if name in names]
-        return Features(tuple(self.names[place] for place in places), self.values[:, places])
-
-
-@dataclass(frozen=True, slots=True)
-class UsableFeatures:
-    """Features that can be learned from.
-
-    Attributes:
-        places: Their positions among all features.
-        medians: Median of each, which replaces missing values.
-        missing: Share of the cases in which each is missing.
-        left_out: Why the others were left out, by name.
-    """
-
-    positions: tuple[int, ...]
-    medians: tuple[float, ...]
-    missing_shares: tuple[float, ...]
-    left_out: Mapping[str, str]
-
-    def fill_missing(self, values: Floats) -> Floats:
-        """Return the usable features of cases, with missing values replaced by medians."""
-        chosen = values[:, list(self.positions)]
-        return np.where(np.isnan(chosen), np.array(self.medians), chosen)
-
-
-def select_usable(features: Features) -> UsableFeatures:
-    """Select the features that these cases allow to be learned from.
-
-    A feature that more than half of the cases lack, or that is the same for all of them, is left out.
-    """
-    gaps = np.isnan(features.values)
-    missing = gaps.mean(axis=0) if len(features.values) else np.ones(len(features.names))
-    places, medians, left_out = [], [], {}
-    for place, (name, share) in enumerate(zip(features.names, missing, strict=True)):
-        known = features.values[~gaps[:, place], place]
-        if share > MAX_MISSING_SHARE or not len(known):
-            left_out[name] = f"missing in {share:.0%} of the cases"
-        elif np.ptp(known) == 0:
-            left_out[name] = "the same for all cases"
-        else:
-            places.append(place)
-            medians.append(float(np.median(known)))
-    return UsableFeatures(tuple(places), tuple(medians), tuple(float(missing[place]) for place in places), left_out)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ExtraFeatures:
-    """Features besides the columns of the scores.
-
-    Attributes:
-        extra: Features by case and name.
-        names: Use only features of these names; None for all.
-        beside: Columns that answer other aspects.
-    """
-
-    by_case: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    names: Collection[str] | None = None
-    other_columns: Sequence[Column] = ()
-
-
-NO_EXTRA_FEATURES = ExtraFeatures()
-
-
-def build_features(scores: Scores, raw: Column, extra_features: ExtraFeatures = NO_EXTRA_FEATURES) -> Features:
-    """Return the features of all cases.
-
-    Args:
-        scores: The judge's scores.
-        raw: The column that answers the aspect, which is always a feature. For `min(a, b)` the mean is added, and for
-            the mean the minimum.
-        extra_features: Further features.
-    """
-    columns = {column.name: column.values for column in scores.columns.values() if column.kind not in _IGNORED_KINDS}
-    for column in (raw, *extra_features.other_columns):
-        columns[column.name] = column.values
-        combined = parse_combination(column.name)
-        if combined is not None and column.name not in scores.columns and combined.how in _COMBINED_WAYS:
-            for other in (other for other in _COMBINED_WAYS if other != combined.how):
-                sister = find_column(str(Combination(other, combined.parts)), scores)
-                columns[sister.name] = sister.values
-    rows = [extra_features.by_case.get(case, {}) for case in scores.cases]
-    for name in dict.fromkeys(name for row in rows for name in row):
-        columns[name] = np.array([row.get(name, np.nan) for row in rows])
-    chosen = [
-        name for name in columns if extra_features.names is None or name in extra_features.names or name == raw.name
-    ]
-    return Features(tuple(chosen), np.column_stack([columns[name] for name in chosen]))
-
-
-def read_features(path: Path) -> dict[str, dict[str, float]]:
-    """Read features from a file with one row per case, CSV or JSONL.
-
-    Args:
-        path: A file with a column `case`; an empty cell is a missing value, and columns with other texts are ignored.
-
-    Returns:
-        By case, numbers by name `given.NAME`.
-
-    Raises:
-        UsageError: No column holds numbers.
-    """
-    rows: dict[str, Mapping[str, str]] = {}
-    for row in read_rows(path, CaseSchema(roles=((),))):
-        if row.case is None:
-            raise UsageError(f"{row.location}: {'; '.join(row.problems)}.")
-        rows[row.case.id] = row.case.groups
-    names = dict.fromkeys(name for groups in rows.values() for name in groups)
-    numbers = {
-        name: {
-            case: number for case, groups in rows.items() if (number := _parse_number(groups.get(name, ""))) is not None
-        }
-        for name in names
-    }
-    whole = [name for name, found in numbers.items() if found and not any(map(np.isinf, found.values()))]
-    if not whole:
-        raise UsageError(f"{str(path)!r} has no column of numbers; it should have a row for each case: case,NAME,…")
-    return {
-        case: {f"{GIVEN_PREFIX}{name}": numbers[name][case] for name in whole if case in numbers[name]} for case in rows
-    }
-
-
-def _parse_number(text: str) -> float | None:
-    """Return the number in a cell; None where it is empty, infinity where it is not a finite number."""
-    if not text.strip():
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        return np.inf
-    return value if np.isfinite(value) else np.inf
-
-
-def measure_pixels(
-    pairs: Mapping[str, tuple[ImageSource, ImageSource]],
-    names: Collection[str] | None = None,
-    *,
-    workers: int | None = None,
-    done: Callable[[int], None] | None = None,
-) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """Measure pairs of images with instruments.
-
-    Args:
-        pairs: Image before and after, by case.
-        names: Instruments or families; None for all instruments for pairs.
-        workers: Number of processes; None for the number of cores, 0 to measure in this process.
-        done: Called with the number of finished cases.
-
-    Returns:
-        Values by case and `pixels.NAME`, and the reason for each case that could not be measured.
-
-    Raises:
-        SetupError: A worker process was killed.
-    """
-    from concurrent.futures.process import BrokenProcessPool
-    from functools import partial
-
-    from beholder.instruments.human_ratings import measure_pixel_features
-
-    work = partial(measure_pixel_features, names=None if names is None else tuple(names))
-    features: dict[str, dict[str, float]] = {}
-    failed: dict[str, str] = {}
-    try:
-        for case, (values, why) in zip(pairs, _map_in_processes(work, pairs.values(), workers), strict=True):
-            if why:
-                failed[case] = why
-            else:
-                features[case] = values
-            if done is not None:
-                done(len(features) + len(failed))
-    except BrokenProcessPool:
-        raise SetupError(
-            f"A process that measured was ended from outside after {len(features) + len(failed)} of {len(pairs)} "
-            "cases, most often for want of memory; run it again with more of it."
-        ) from None
-    return features, failed
-
-
-def _map_in_processes(work: Callable[[_T], _R], items: Collection[_T], workers: int | None) -> Iterator[_R]:
-    """Yield the result of each item; with 0 workers it is computed in this process."""
-    if workers == 0:
-        yield from map(work, items)
-        return
-    import os
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    count = workers or os.cpu_count() or 1
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_use_one_thread) as pool:
-        yield from pool.map(work, items, chunksize=4)
-
-
-def _use_one_thread() -> None:
-    """Initialize a worker process: there is one per core, so that each uses one thread."""
-    import cv2
-
-    cv2.setNumThreads(1)
-
-
 MIN_CASES = 10
 MAX_MAKER_FOLDS = 30  # with more makers, several are left out at a time
 MAX_CROSSED_MAKER_FOLDS = 10  # where folds of photographs are left out as well, which multiplies the maps to fit
 MAKER_GROUP = "model"  # default group that names what made an image
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # no slots, for the cached properties
 class CalibrationTask:
     """One aspect to calibrate. Every case has a mean human rating and the judge's own number.
 
@@ -300,7 +76,7 @@ class CalibrationTask:
     makers: tuple[str, ...] | None
     seed: int = 0
 
-    @property
+    @cached_property
     def mean(self) -> Floats:
         """Mean human rating of each case."""
         return self.ratings.mean()
@@ -310,14 +86,14 @@ class CalibrationTask:
         """The judge's own number, mapped linearly onto the human scale."""
         return rescale(self.raw, self.scale).values
 
-    @property
+    @cached_property
     def group_index(self) -> Ints:
         """Group of each case, numbered from 0."""
-        return ClusterBootstrap(self.groups, len(self.cases)).group_index
+        return number_groups(self.groups, len(self.cases))
 
     def maker_folds(self, most: int = MAX_MAKER_FOLDS) -> Ints:
         """Return folds by maker: one fold each, at most `most` folds; a case of unknown maker is a maker of its own."""
-        return assign_folds(ClusterBootstrap(self.makers, len(self.cases)).group_index, most, self.seed)
+        return assign_folds(number_groups(self.makers, len(self.cases)), most, self.seed)
 
     def clip(self, predictions: Floats) -> Floats:
         return np.clip(predictions, *self.scale)
@@ -400,7 +176,9 @@ def build_task(
         seen = f"{np.nanmin(values):g} to {np.nanmax(values):g}"
         raise UsageError(f"The ratings of {ratings.aspect!r} ({seen}) do not fit a scale from {low:g} to {high:g}.")
     if raw.scale is None:
-        raise UsageError(f"The scale of {raw.name!r} is not known; say it with --scale {raw.name}=0..10.")
+        raise UsageError(
+            f"The scale of {raw.name!r} is not known; give it, such as {raw.name}=0..10 (--scale or scale=)."
+        )
     return CalibrationTask(
         ratings.aspect,
         tuple(scores.cases[row] for row in rows),
@@ -416,10 +194,10 @@ def build_task(
 
 def fit_map(task: CalibrationTask, recipe: CalibrationRecipe, rows: Bools | None = None) -> FittedMap:
     """Fit a recipe to a task's cases, or to some of them."""
-    features = task.features.restrict((task.raw.name,)) if recipe.raw_only else task.features
+    features = task.features.by_name((task.raw.name,)) if recipe.raw_only else task.features
     which = np.ones(len(task.cases), np.bool_) if rows is None else rows
     part = features.select(which)
-    usable = _keep_raw(select_usable(part), part, task.raw.name)
+    usable = select_usable(part, keep=task.raw.name)
     assert task.raw.scale is not None
     lesson = TrainingData(
         tuple(features.names[place] for place in usable.positions),
@@ -432,21 +210,6 @@ def fit_map(task: CalibrationTask, recipe: CalibrationRecipe, rows: Bools | None
         task.seed,
     )
     return FittedMap(features.names, usable, recipe.fit(lesson))
-
-
-def _keep_raw(usable: UsableFeatures, features: Features, raw: str) -> UsableFeatures:
-    """Return the usable features with the judge's own number among them, even where it is the same for all cases."""
-    place = features.names.index(raw)
-    if place in usable.positions:
-        return usable
-    at = sum(position < place for position in usable.positions)
-    middle = float(np.median(features.values[:, place]))
-    return UsableFeatures(
-        (*usable.positions[:at], place, *usable.positions[at:]),
-        (*usable.medians[:at], middle, *usable.medians[at:]),
-        (*usable.missing_shares[:at], 0.0, *usable.missing_shares[at:]),
-        {name: why for name, why in usable.left_out.items() if name != raw},
-    )
 
 
 def predict_out_of_fold(
@@ -614,3 +377,80 @@ def _read_verdict_labels(file: Path) -> list[tuple[str, str, str, str]]:
                 texts = [str(values.get(name) or "") for name in ("judge", "rubric", "rubric_version", "style")]
                 labels.append((texts[0], texts[1], texts[2], texts[3]))
     return labels
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CalibrationData:
+    """What a calibration is learned from.
+
+    Attributes:
+        people: Ratings by aspect.
+        judged: Scores of the judge.
+        provenance: Where the scores come from.
+        extra: Further features by case and name.
+    """
+
+    people: Mapping[str, Ratings]
+    judged: Scores
+    provenance: Provenance
+    extra: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def rated_cases(self) -> tuple[Case, ...]:
+        """Cases whose images are known, and that have both ratings and scores."""
+        rated = {case for ratings in self.people.values() for case in ratings.cases} & set(self.judged.cases)
+        return tuple(case for case in self.provenance.cases if case.id in rated)
+
+    @property
+    def rubric_scales(self) -> dict[str, Scale]:
+        """The scales of the rubric for the rated aspects: reviewers of the run rated on them."""
+        columns = self.judged.columns.items()
+        return {name: column.scale for name, column in columns if column.scale is not None and name in self.people}
+
+
+def build_tasks(
+    data: CalibrationData,
+    pairs: Sequence[str],
+    scales: Mapping[str, Scale],
+    rating_scales: Mapping[str, Scale],
+    options: TaskOptions = DEFAULT_TASK_OPTIONS,
+) -> tuple[list[CalibrationTask], list[str]]:
+    """Build the task of each rated aspect that a column of the judge answers.
+
+    Args:
+        data: Ratings and scores.
+        pairs: Pairs `ASPECT=CRITERION`; those for aspects that are not in the data are ignored.
+        scales: Given scales of the judge by aspect, `""` for all aspects.
+        rating_scales: Given scales of the people, likewise.
+        options: Groups and seed; the scale is set for each aspect.
+
+    Returns:
+        The tasks, and sentences on what was inferred.
+
+    Raises:
+        UsageError: As `match_aspects`, `infer_scales_by_aspect` and `build_task`.
+    """
+    people = data.people
+    pairs = [pair for pair in pairs if pair.partition("=")[0].strip() in people]
+    columns = match_aspects(people, data.judged, pairs)
+    notes = describe_matches(columns, people, pairs)
+    inferred = infer_scales_by_aspect(columns, people, scales, rating_scales)
+    aliases = data.provenance.column_aliases(data.judged)
+    judged = aliases.rename_all(data.judged)
+    columns = {aspect: aliases.rename(column) for aspect, column in columns.items()}
+    further = {name for values in data.extra.values() for name in values}
+    tasks = []
+    for aspect, column in columns.items():
+        judge_scale, people_scale = inferred[aspect]
+        others = [other for other in columns.values() if other is not column]
+        names = data.provenance.names_for(column.name)
+        tasks.append(
+            build_task(
+                judged,
+                people[aspect],
+                replace(column, scale=judge_scale),
+                replace(options, scale=people_scale),
+                ExtraFeatures(data.extra, None if names is None else names | further, others),
+            )
+        )
+    return tasks, notes

@@ -7,25 +7,33 @@ assertions together, and so on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
+from beholder.cases.case import format_case_count
 from beholder.errors import UsageError
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
-from beholder.statistics.bootstrap import (
-    EQUALITY_TOLERANCE,
-    ClusterBootstrap,
-    Estimate,
-    mean_of_defined,
+from beholder.statistics.bootstrap import EQUALITY_TOLERANCE, ClusterBootstrap, mean_of_defined, to_json_values
+from beholder.statistics.data import Bools, ColumnKind, Floats, Scores, parse_choice
+from beholder.statistics.gate import ON_SCORE, FailOn, Gate, gate_comparison
+from beholder.statistics.pairs import (
+    ComparedRun,
+    PairedColumn,
+    RubricGrades,
+    SharedCases,
+    UnevenCase,
+    describe_run_differences,
+    match_grades,
+    pair_cases,
 )
-from beholder.statistics.data import Bools, ColumnKind, Floats, Scores
-from beholder.statistics.pairs import PairedColumn, RubricGrades, SharedCases, UnevenCase, pair_cases
 from beholder.statistics.significance import (
-    SIGNIFICANCE_LEVEL,
-    PowerAnalysis,
+    BeforeAfter,
+    ColumnChange,
     analyze_power,
     correct_holm,
     estimate_differences,
@@ -73,113 +81,7 @@ class ComparisonOptions:
             raise UsageError(f"The difference to detect is a number above 0, and {self.detect:g} is not.")
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnChange:
-    """The change of one column over the cases that have a number for it in both runs.
-
-    Pass rates and assertions are shares of yes, grades are steps from the worst.
-
-    Attributes:
-        name: The column.
-        kind: Its `ColumnKind`, or `grade`.
-        cases: Cases with a number in both runs.
-        groups: Their groups.
-        before: Mean of the first run.
-        after: Mean of the second run.
-        difference: After minus before.
-        p: P-value of the sign-flip test.
-        p_holm: P corrected for the other columns of this kind.
-        better: Number of cases that rose.
-        same: Number of cases that did not change.
-        worse: Number of cases that fell.
-        power: What the comparison could have shown.
-        margin: How far the mean may fall.
-        p_beyond: P-value of a drop by `margin`.
-        lost: Cases with a number before and none after.
-        worst: The difference if all lost cases had the lowest value of the scale; None where nothing was lost or the
-            scale is not known.
-        best: The same with the highest value.
-        question: The text of an assertion.
-        grades: Counts (before, after) by grade.
-    """
-
-    name: str
-    kind: str
-    cases: int
-    groups: int
-    before: float | None
-    after: float | None
-    difference: Estimate
-    p: float | None
-    p_holm: float | None
-    better: int
-    same: int
-    worse: int
-    power: PowerAnalysis
-    margin: float = 0.0
-    p_beyond: float | None = None
-    lost: int = 0
-    worst: Estimate | None = None
-    best: Estimate | None = None
-    question: str = ""
-    grades: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-
-    @property
-    def is_significant(self) -> bool:
-        """Whether both the interval and the corrected test exclude no change."""
-        return self.difference.excludes_zero and self.p_holm is not None and self.p_holm <= SIGNIFICANCE_LEVEL
-
-    @property
-    def is_uncertain(self) -> bool:
-        """Whether the interval excludes 0, but the test does not agree, or cannot with so few groups."""
-        return self.difference.excludes_zero and not self.is_significant
-
-    @property
-    def is_worse(self) -> bool:
-        return self.is_significant and self.difference.value is not None and self.difference.value < 0
-
-    @property
-    def is_better(self) -> bool:
-        return self.is_significant and not self.is_worse
-
-    @property
-    def may_have_fallen(self) -> bool:
-        """Whether the difference would be wholly below the margin if all lost cases had the lowest value."""
-        if self.worst is None:
-            return False
-        end = self.worst.value if self.worst.high is None else self.worst.high
-        return end is not None and end < -self.margin - EQUALITY_TOLERANCE
-
-    def to_dict(self) -> dict[str, object]:
-        document: dict[str, object] = {
-            "name": self.name,
-            "kind": self.kind,
-            "cases": self.cases,
-            "groups": self.groups,
-            "before": self.before,
-            "after": self.after,
-            "difference": self.difference.to_dict(),
-            "p": self.p,
-            "p_holm": self.p_holm,
-            "better": self.better,
-            "same": self.same,
-            "worse": self.worse,
-            "margin": self.margin,
-            "p_beyond": self.p_beyond,
-            "lost": self.lost,
-            "if_lost_were_lowest": None if self.worst is None else self.worst.to_dict(),
-            "if_lost_were_highest": None if self.best is None else self.best.to_dict(),
-            "power": self.power.to_dict(),
-        }
-        if self.question:
-            document["about"] = self.question
-        if self.grades:
-            document["grades"] = {name: {"before": old, "after": new} for name, (old, new) in self.grades.items()}
-        return document
-
-
-@dataclass(frozen=True, slots=True)
-class CaseChange:
+class CaseChange(msgspec.Struct, frozen=True):
     """A case that changed much.
 
     Attributes:
@@ -192,16 +94,20 @@ class CaseChange:
     case: str
     group: str
     by: float
-    changes: Mapping[str, tuple[float, float]]
-
-    def to_dict(self) -> dict[str, object]:
-        changes = {name: {"before": old, "after": new} for name, (old, new) in self.changes.items()}
-        return {"case": self.case, "group": self.group, "by": self.by, "changes": changes}
+    changes: Mapping[str, BeforeAfter]
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """The result of `compare`.
+class Comparison(
+    msgspec.Struct,
+    frozen=True,
+    rename={
+        "changed_cases": "moved",
+        "uneven_cases": "unlike",
+        "unscored_cases": "neither",
+        "interval_note": "told",
+    },
+):
+    """The differences between two runs, case by case: the result of `beholder.compare`.
 
     Attributes:
         before: Name of the first run.
@@ -217,6 +123,8 @@ class Comparison:
         unscored_cases: Cases that were scored in neither run.
         warnings: Sentences on what makes the runs hard to compare.
         interval_note: A sentence on how intervals were computed.
+        rubrics: Rubrics of both runs as the ledger has them, for the titles of columns; not part of the JSON.
+        same_run: Whether a run was compared with itself; not part of the JSON.
     """
 
     before: str
@@ -232,6 +140,8 @@ class Comparison:
     unscored_cases: tuple[UnevenCase, ...]
     warnings: tuple[str, ...]
     interval_note: str
+    rubrics: tuple[Mapping[str, object], ...] = ()
+    same_run: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -242,29 +152,58 @@ class Comparison:
         """Return the changes of columns of these kinds."""
         return tuple(change for change in self.changes if change.kind in kinds)
 
+    def gate(self, fail_on: str = FailOn.REGRESSION, on: str | Sequence[str] = ON_SCORE) -> Gate:
+        """Decide whether a build with these results may pass.
+
+        Args:
+            fail_on: `regression`, or `inconclusive`: then also where a regression cannot be ruled out.
+            on: What is looked at: `score` for the overall scores, `any`, or names of columns.
+
+        Returns:
+            The decision, whose `status` is `passed`, `failed` or `undecided`.
+
+        Raises:
+            UsageError: `fail_on` is neither of the two, `on` names nothing or a column that is not there, or a run is
+                compared with itself.
+        """
+        names = (on,) if isinstance(on, str) else tuple(on) if isinstance(on, Iterable) else ()
+        if not names or not all(isinstance(name, str) for name in names):
+            raise UsageError(
+                f"`on` names at least one column, `score` or `any`, and {on!r} does not: a gate that looks at nothing "
+                "could never fail."
+            )
+        return gate_comparison(self, names, parse_choice(FailOn, fail_on, "fail_on"))
+
     def to_dict(self) -> dict[str, object]:
-        return {
-            "before": self.before,
-            "after": self.after,
-            "cases": self.cases,
-            "groups": self.groups,
-            "group": self.group,
-            "changes": [change.to_dict() for change in self.changes],
-            "moved": [case.to_dict() for case in self.changed_cases],
-            "only_before": list(self.only_before),
-            "only_after": list(self.only_after),
-            "unlike": [case.to_dict() for case in self.uneven_cases],
-            "neither": [case.to_dict() for case in self.unscored_cases],
-            "warnings": list(self.warnings),
-            "told": self.interval_note,
-        }
+        """Return what `beholder compare --json` prints."""
+        values = to_json_values(self) | {"changes": [change.to_dict() for change in self.changes]}
+        del values["rubrics"], values["same_run"]
+        return values
 
+    def __repr__(self) -> str:
+        main = self.select_kinds(ColumnKind.OVERALL) or self.select_kinds(ColumnKind.CRITERION)
+        values = ((change.name, change.difference.value) for change in main)
+        changes = (
+            ", ".join(f"{name} {value:+.3f}" for name, value in values if value is not None) or "no number in both"
+        )
+        return f"<Comparison {self.before} → {self.after}, {format_case_count(self.cases)}: {changes}>"
 
-def find_most_lost(changes: Sequence[ColumnChange]) -> ColumnChange | None:
-    """Return the column that lost the most cases, preferably an overall score; None where none was lost."""
-    lost = [change for change in changes if change.lost]
-    overall = [change for change in lost if change.kind == ColumnKind.OVERALL]
-    return max(overall or lost, key=lambda one: one.lost, default=None)
+    def to_markdown(self, gate: Gate | None = None) -> str:
+        """Return the comparison as Markdown, as `beholder compare --markdown` writes it, with the gate's decision."""
+        from beholder.reports.ci import comparison_markdown
+
+        return comparison_markdown(self, gate)
+
+    def to_junit(self, gate: Gate) -> str:
+        """Return the decision of a gate as JUnit XML, as `beholder compare --junit` writes it."""
+        from beholder.reports.ci import comparison_junit
+
+        return comparison_junit(self, gate)
+
+    def _repr_html_(self) -> str:
+        from beholder.reports.comparison import comparison_html
+
+        return comparison_html(self)
 
 
 def compare(
@@ -313,6 +252,26 @@ def compare(
     )
 
 
+def compare_runs(before: ComparedRun, after: ComparedRun, options: ComparisonOptions | None = None) -> Comparison:
+    """Compare two runs of a ledger as `compare` does, with their grades and what makes them unlike.
+
+    Raises:
+        UsageError: As `compare`.
+    """
+    comparison = compare(
+        before.scores,
+        after.scores,
+        options,
+        graded=match_grades(before, after),
+        warnings=describe_run_differences(before, after),
+    )
+    return replace(
+        comparison,
+        rubrics=(*before.record.rubrics, *after.record.rubrics),
+        same_run=before.record.id == after.record.id,
+    )
+
+
 def _resolve_margins(columns: Sequence[PairedColumn], options: ComparisonOptions) -> list[float]:
     unknown = options.margins.keys() - {column.name for column in columns}
     if unknown and columns:
@@ -351,12 +310,12 @@ def _measure_changes(
                 better=int((values[defined] > EQUALITY_TOLERANCE).sum()),
                 same=int((np.abs(values[defined]) <= EQUALITY_TOLERANCE).sum()),
                 worse=int((values[defined] < -EQUALITY_TOLERANCE).sum()),
-                power=analyze_power(float(estimated.errors[at]), groups, cases, detect, tests[at]),
                 margin=margins[at],
                 p_beyond=_number_or_none(estimated.p_beyond[at]),
                 lost=int((~np.isnan(column.before) & np.isnan(column.after)).sum()),
                 worst=worst,
                 best=best,
+                power=analyze_power(float(estimated.errors[at]), groups, cases, detect, tests[at]),
                 question=column.question,
             )
         )
@@ -392,14 +351,14 @@ def _grade_steps(one: RubricGrades, cases: Sequence[str]) -> PairedColumn:
     return PairedColumn(one.name, GRADE, before, after, (0.0, max(1.0, len(one.order) - 1.0)))
 
 
-def _count_grades(grades: RubricGrades, cases: Sequence[str]) -> dict[str, tuple[int, int]]:
+def _count_grades(grades: RubricGrades, cases: Sequence[str]) -> dict[str, BeforeAfter]:
     """Count grades before and after, of the cases that have one in both runs."""
     known = [
         (grades.before[case], grades.after[case]) for case in cases if case in grades.before and case in grades.after
     ]
     names = dict.fromkeys((*grades.order, *(grade for both in known for grade in both)))
     olds, news = [old for old, _ in known], [new for _, new in known]
-    return {name: (olds.count(name), news.count(name)) for name in names}
+    return {name: BeforeAfter(olds.count(name), news.count(name)) for name in names}
 
 
 def _find_changed_cases(pairs: SharedCases, top: int) -> tuple[CaseChange, ...]:
@@ -415,7 +374,7 @@ def _find_changed_cases(pairs: SharedCases, top: int) -> tuple[CaseChange, ...]:
         if abs(by[row]) <= EQUALITY_TOLERANCE:
             break
         changes = {
-            column.name: (float(column.before[row]), float(column.after[row]))
+            column.name: BeforeAfter(float(column.before[row]), float(column.after[row]))
             for column in shown
             if abs(column.difference[row]) > EQUALITY_TOLERANCE
         }

@@ -7,6 +7,7 @@ Plain files are read like case files (`cases.files`): CSV, TSV, JSONL or Parquet
 from __future__ import annotations
 
 import json
+import os
 from array import array
 from codecs import BOM_UTF8
 from collections import Counter
@@ -14,14 +15,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from beholder.cases.case import CaseSchema
 from beholder.cases.files import read_rows
+from beholder.cases.sources import CaseSource, iter_cases
 from beholder.errors import UsageError
+from beholder.images.image import regular_file
 from beholder.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -33,6 +36,16 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 SOURCE_GROUP = "source"  # the group that cases share when they show the same thing: the photograph
+
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+def parse_choice(kind: type[_Choice], text: str, option: str) -> _Choice:
+    """Return the member of an enumeration; raise `UsageError`, naming the `option`, for another text."""
+    if text not in tuple(kind):
+        raise UsageError(f"{option} is one of {', '.join(kind)}, not {text!r}.")
+    return kind(text)
 
 
 class ColumnKind(StrEnum):
@@ -143,28 +156,21 @@ _PLAIN_SHAPE = CaseSchema(roles=((),))  # no images, no fields: every column is 
 _JSON_LINES = {".jsonl", ".ndjson"}
 
 
-def read_ratings(path: Path) -> dict[str, Ratings]:
+def read_ratings(source: CaseSource) -> dict[str, Ratings]:
     """Read human ratings from rows of `case,rater,aspect,score`.
 
     Args:
-        path: A CSV, TSV, JSONL or Parquet file.
+        source: A CSV, TSV, JSONL or Parquet file; a frame, a dataset, or an iterable of mappings.
 
     Returns:
-        Ratings by aspect, in the order of the file.
+        Ratings by aspect, in the order of the rows.
 
     Raises:
         UsageError: Lists the invalid rows; a second rating of the same thing by the same rater is one.
     """
     by_aspect: dict[str, dict[tuple[str, str], float]] = {}
-    problems: list[str] = []
-    for place, (case, rater, aspect), score in read_number_rows(path, ("case", "rater", "aspect"), problems.append):
-        scores = by_aspect.setdefault(aspect, {})
-        if (case, rater) in scores:
-            problems.append(f"{place}: {rater!r} rates {aspect!r} of {case!r} a second time")
-        scores[case, rater] = score
-    _raise_problems(path, problems)
-    if not by_aspect:
-        raise UsageError(f"{str(path)!r} holds no rating; it should have rows of case,rater,aspect,score.")
+    for (case, rater, aspect), score in _read_table(source, "rater", "rates").items():
+        by_aspect.setdefault(aspect, {})[case, rater] = score
     return {aspect: _build_ratings(aspect, scores) for aspect, scores in by_aspect.items()}
 
 
@@ -182,23 +188,29 @@ def read_scores(path: Path) -> list[Scores]:
     """
     if path.suffix.lower() in _JSON_LINES and _contains_verdicts(path):
         return _read_verdict_scores(path)
-    by_judge: dict[str, dict[tuple[str, str], float]] = {}
+    builders: dict[str, _ColumnBuilder] = {}
+    for (case, judge, aspect), score in _read_table(path, "judge", "scores").items():
+        builder = builders.setdefault(judge, _ColumnBuilder())
+        builder.add(builder.add_case(case), aspect, ColumnKind.CRITERION, score)
+    return [builder.scores(judge) for judge, builder in builders.items()]
+
+
+def _read_table(source: CaseSource, who: str, does: str) -> dict[tuple[str, str, str], float]:
+    """Read rows of `case,WHO,aspect,score` by all three; invalid rows, and a second score for the same, are listed."""
+    scores: dict[tuple[str, str, str], float] = {}
     problems: list[str] = []
-    for place, (case, judge, aspect), score in read_number_rows(path, ("case", "judge", "aspect"), problems.append):
-        scores = by_judge.setdefault(judge, {})
-        if (case, aspect) in scores:
-            problems.append(f"{place}: {judge!r} scores {aspect!r} of {case!r} a second time")
-        scores[case, aspect] = score
-    _raise_problems(path, problems)
-    if not by_judge:
-        raise UsageError(f"{str(path)!r} holds no score; it should have rows of case,judge,aspect,score.")
-    all_scores = []
-    for judge, scores in by_judge.items():
-        builder = _ColumnBuilder()
-        for (case, aspect), score in scores.items():
-            builder.add(builder.add_case(case), aspect, ColumnKind.CRITERION, score)
-        all_scores.append(builder.scores(judge))
-    return all_scores
+    for place, (case, name, aspect), score in read_number_rows(source, ("case", who, "aspect"), problems.append):
+        if (case, name, aspect) in scores:
+            problems.append(f"{place}: {name!r} {does} {aspect!r} of {case!r} a second time")
+        scores[case, name, aspect] = score
+    _raise_problems(source, problems)
+    if not scores:
+        what = "rating" if who == "rater" else "score"
+        name = _name_source(source)
+        raise UsageError(
+            f"{name[0].upper()}{name[1:]} holds no {what}; it should have rows of case,{who},aspect,score."
+        )
+    return scores
 
 
 def read_groups(path: Path) -> dict[str, dict[str, str]]:
@@ -251,7 +263,9 @@ def load_run_scores(ledger: Ledger, run: str) -> Scores:
     return tabulate_verdicts(f"run {record.id} ({record.name})", judged)
 
 
-def tabulate_verdicts(name: str, judged: Iterable[tuple[Verdict, Mapping[str, str]]]) -> Scores:
+def tabulate_verdicts(
+    name: str, judged: Iterable[tuple[Verdict, Mapping[str, str]]], *, measured: bool = True
+) -> Scores:
     """Turn verdicts into columns.
 
     Criteria are named by their keys (`RUBRIC.KEY` where several rubrics share one), assertions by their ids (`Anime/A1`
@@ -261,6 +275,7 @@ def tabulate_verdicts(name: str, judged: Iterable[tuple[Verdict, Mapping[str, st
     Args:
         name: The judge or run, as it is shown to people.
         judged: Verdicts, each with the groups of its case.
+        measured: Include measurements and the spread of juries, which take as long as all else.
 
     Raises:
         UsageError: One case has two verdicts by one rubric, or two columns have the same name.
@@ -275,28 +290,34 @@ def tabulate_verdicts(name: str, judged: Iterable[tuple[Verdict, Mapping[str, st
         seen.add((verdict.case, verdict.rubric))
         rubrics.add(verdict.rubric)
         styles.add(verdict.style or "")
-        _add_verdict(builder, builder.add_case(verdict.case, groups), verdict)
+        row = builder.add_case(verdict.case, groups)
+        _add_verdict(builder, row, verdict)
+        if measured:
+            _add_measurements(builder, row, verdict)
     return builder.scores(name, ColumnNames(builder.keys(), len(rubrics) > 1, len(styles) > 1))
 
 
 def _add_verdict(builder: _ColumnBuilder, row: int, verdict: Verdict) -> None:
     if verdict.missing_score_reason:
         builder.add_missing_reason(row, verdict.missing_score_reason)
+    style = verdict.style or ""
     for key, result in verdict.criteria.items():
         if result.score is not None:
             builder.add(
                 row, (ColumnKind.CRITERION, verdict.rubric, key), ColumnKind.CRITERION, result.score, result.scale
             )
         for assertion in result.assertions:
-            if assertion.answer in _ANSWER_VALUES:
-                name = (ColumnKind.ASSERTION, verdict.style or "", assertion.id)
-                builder.add(
-                    row, name, ColumnKind.ASSERTION, _ANSWER_VALUES[assertion.answer], (0, 1), assertion.question
-                )
+            answer = _ANSWER_VALUES.get(assertion.answer)
+            if answer is not None:
+                name = (ColumnKind.ASSERTION, style, assertion.id)
+                builder.add(row, name, ColumnKind.ASSERTION, answer, (0, 1), assertion.question)
     if verdict.score is not None:
         builder.add(row, (ColumnKind.OVERALL, verdict.rubric, "score"), ColumnKind.OVERALL, verdict.score, (0, 1))
     if verdict.passed is not None:
         builder.add(row, (ColumnKind.PASSED, verdict.rubric, "passed"), ColumnKind.PASSED, verdict.passed, (0, 1))
+
+
+def _add_measurements(builder: _ColumnBuilder, row: int, verdict: Verdict) -> None:
     if verdict.jury is not None:
         for key, spread in verdict.jury.spread.items():
             builder.add(row, f"spread.{key}", ColumnKind.SPREAD, spread)
@@ -370,12 +391,12 @@ class _ColumnBuilder:
         scale: tuple[float, float] | None = None,
         about: str = "",
     ) -> None:
-        if key not in self._columns:
-            self._columns[key] = kind, array("q"), array("d")
+        column = self._columns.get(key)
+        if column is None:
+            column = self._columns[key] = kind, array("q"), array("d")
             self._scale_and_question[key] = (None if scale is None else (float(scale[0]), float(scale[1]))), about
-        _, rows, values = self._columns[key]
-        rows.append(row)
-        values.append(value)
+        column[1].append(row)
+        column[2].append(value)
 
     def scores(self, name: str, named: Callable[[ColumnKey], str] = str) -> Scores:
         columns: dict[str, Column] = {}
@@ -414,12 +435,12 @@ def _read_verdict_scores(path: Path) -> list[Scores]:
 
 
 def read_number_rows(
-    path: Path, names: tuple[str, ...], on_problem: Callable[[str], None]
+    source: CaseSource, names: tuple[str, ...], on_problem: Callable[[str], None]
 ) -> Iterator[tuple[str, tuple[str, ...], float]]:
     """Yield the rows of a table that have a score.
 
     Args:
-        path: A file with a column for each of `names` and a column `score`.
+        source: A file, frame or iterable of mappings with each of `names` and `score`.
         names: Names of text columns; the first is the case.
         on_problem: Called with a message for each invalid row, which is then skipped.
 
@@ -427,7 +448,7 @@ def read_number_rows(
         The row's place in the file, its texts in the order of `names`, and its score. Rows with an empty score are
         skipped: the question was not answered.
     """
-    for row in read_rows(path, _PLAIN_SHAPE):
+    for row in iter_cases(source, _PLAIN_SHAPE):
         if row.case is None:
             for problem in row.problems:
                 on_problem(f"{row.location}: {problem}")
@@ -461,18 +482,24 @@ def _build_ratings(aspect: str, scores: Mapping[tuple[str, str], float]) -> Rati
     return Ratings(aspect, tuple(cases), tuple(raters), values)
 
 
-def _raise_problems(path: Path, problems: list[str]) -> None:
+def _name_source(source: CaseSource) -> str:
+    return repr(str(source)) if isinstance(source, str | os.PathLike) else "the table"
+
+
+def _raise_problems(source: CaseSource, problems: list[str]) -> None:
     if not problems:
         return
     more = [f"… and {len(problems) - MAX_LISTED_PROBLEMS:,} more"] if len(problems) > MAX_LISTED_PROBLEMS else []
     things = "1 row of" if len(problems) == 1 else f"{len(problems):,} rows of"
-    raise UsageError("\n".join([f"{things} {str(path)!r} cannot be used:", *problems[:MAX_LISTED_PROBLEMS], *more]))
+    raise UsageError(
+        "\n".join([f"{things} {_name_source(source)} cannot be used:", *problems[:MAX_LISTED_PROBLEMS], *more])
+    )
 
 
 def _read_first_object(path: Path) -> dict[str, object]:
     """Return the first non-empty line of a JSONL file if it is an object, else an empty dict."""
     try:
-        with path.open(encoding="utf-8-sig") as lines:
+        with regular_file(path).open(encoding="utf-8-sig") as lines:
             first_object = json.loads(next((line for line in lines if line.strip()), "{}"))
     except (OSError, ValueError, RecursionError):
         return {}

@@ -11,322 +11,50 @@ The estimate is unbiased whatever the judge's scale and errors; a judge that cor
 narrower. That holds only where the rated cases were drawn at random from the run. The interval is for the mean over
 cases like those of the run: it does not shrink to zero when every case is rated.
 
-Pass rates have a Wilson interval, which stays within 0 and 1, and are also corrected by sensitivity and specificity
-(Rogan and Gladen 1978). `RatingPlan` says how many ratings give which width.
+`estimate_aspects` matches what people rated with the columns of a judge and estimates each aspect; the arithmetic is in
+`regression`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
-from beholder.statistics.bootstrap import (
-    CONFIDENCE_LEVEL,
-    ClusterBootstrap,
-    Estimate,
-    undefined_estimate,
+from beholder.errors import UsageError
+from beholder.statistics.aspects import (
+    Scale,
+    can_rescale,
+    describe_matches,
+    find_guessed_scales,
+    infer_scales_by_aspect,
+    match_aspects,
+    rescale,
 )
-from beholder.statistics.data import Bools, Floats, Ints
-from beholder.statistics.student_t import t_cdf, t_quantile
-from beholder.verdicts.verdict import format_count
+from beholder.statistics.bootstrap import Interval, number_groups, t_cdf, to_json_values, undefined_estimate
+from beholder.statistics.data import Bools, Column, ColumnKind, Floats, Ints, Ratings, Scores, select_group
+from beholder.statistics.regression import (
+    MIN_RATED_GROUPS,
+    ROUNDING_SQUARE,
+    CorrectedRate,
+    ExpectedWidth,
+    RatingPlan,
+    RatingsNeeded,
+    RegressionFit,
+    correct_pass_rate,
+    fit_regression,
+    wilson_estimate,
+)
+from beholder.statistics.sentences import describe_aspect, describe_estimate
 
-MIN_RATED_GROUPS = 10  # with fewer rated groups a tuned weight is a guess, and people are used alone
-ROUNDING_SQUARE = 1e-20  # relative to the squared numbers: a smaller sum of squares is a rounding error
-
-
-@dataclass(frozen=True, slots=True)
-class RegressionFit:
-    """A mean and the two parts of its variance.
-
-    Attributes:
-        value: The mean.
-        weight: Human points per point of the judge; 0 without a judge.
-        rating_variance: The part of the variance that more ratings reduce.
-        case_variance: The part that only more cases reduce, since the cases of a run are themselves a sample.
-        degrees_of_freedom: Degrees of freedom of the first part, counted in groups.
-        intraclass_correlation: Correlation of the errors of two cases of one group, 0 to 1.
-    """
-
-    value: float
-    weight: float
-    rating_variance: float
-    case_variance: float
-    degrees_of_freedom: int
-    intraclass_correlation: float
-
-    @property
-    def variance(self) -> float:
-        return self.rating_variance + self.case_variance
-
-    @property
-    def half_width(self) -> float:
-        """Half the width of the interval."""
-        return interval_half_width(self.variance, self.degrees_of_freedom)
-
-
-def interval_half_width(variance: float, freedom: int) -> float:
-    """Return half the width of a t interval."""
-    return float(t_quantile((1 + CONFIDENCE_LEVEL) / 2, freedom) * np.sqrt(variance))
-
-
-def fit_regression(
-    human: Floats, group: Ints, judge: Floats | None = None, *, allow_negative: bool = False
-) -> RegressionFit | None:
-    """Estimate the mean of `human` over all cases, with a cluster-robust variance and small-sample factors.
-
-    Args:
-        human: One score per case, nan where nobody rated.
-        group: Group of each case, numbered from 0 without gaps.
-        judge: One number per case; None to use people alone.
-        allow_negative: Accept a judge that correlates negatively with people.
-
-    Returns:
-        None where fewer than two groups (three with a judge) are rated, or where the judge is uninformative: it or
-        people are constant on the rated cases, or it correlates negatively without `allow_negative`.
-    """
-    rated: Bools = ~np.isnan(human)
-    people, rated_groups = human[rated], group[rated]
-    count, groups, tuned = len(people), len(np.unique(rated_groups)), int(judge is not None)
-    if groups < 2 + tuned or count < 2 + tuned:
-        return None
-    mean, slope = float(people.mean()), 0.0
-    errors: Floats = people - mean
-    shares: Floats = np.full(count, 1 / count)
-    spread: Floats = np.zeros(len(human))
-    if judge is not None:
-        away = judge[rated] - judge[rated].mean()
-        square = float(away @ away)
-        if square <= ROUNDING_SQUARE * float(np.abs(judge).max()) ** 2 or np.ptp(people) == 0:
-            return None
-        slope = float(away @ errors) / square
-        if slope <= 0 and not allow_negative:
-            return None
-        gap = float(judge.mean() - judge[rated].mean())
-        mean += slope * gap
-        errors = errors - slope * away
-        shares = shares + gap / square * away
-        spread = slope * (judge - judge.mean()) / len(judge)
-    parts, every = shares * errors, int(group.max()) + 1
-    alone = float(parts @ parts) * count / (count - 1 - tuned)
-    ours = np.bincount(rated_groups, parts, every) * np.sqrt(groups / (groups - 1) * (count - 1) / (count - 1 - tuned))
-    others = np.bincount(group, spread, every) * np.sqrt(every / (every - 1))
-    by_ratings = float(ours @ ours)
-    return RegressionFit(
-        value=mean,
-        weight=slope,
-        rating_variance=by_ratings,
-        case_variance=float(others @ others + 2 * ours @ others),
-        degrees_of_freedom=groups - 1 - tuned,
-        intraclass_correlation=_intraclass_correlation(rated_groups, by_ratings / alone if alone > 0 else 1.0),
-    )
-
-
-def _intraclass_correlation(group: Ints, inflation: float) -> float:
-    """Return the correlation that explains a variance inflation of 1 + correlation · (other cases of the group)."""
-    sizes = np.bincount(group).astype(np.float64)
-    companions = float(sizes @ (sizes - 1)) / len(group)
-    return float(np.clip((inflation - 1) / companions, 0, 1)) if companions else 0.0
-
-
-def wilson_estimate(fit: RegressionFit, rated: int) -> Estimate:
-    """Return a rate with Wilson's interval for the number of independent cases that its variance corresponds to.
-
-    Where people and judge never differed (or, without a judge, all rated cases are alike) the observed variance is
-    zero; then one difference in `rated` + 2 cases is assumed to be possible.
-    """
-    value = float(np.clip(fit.value, 0, 1))
-    variance = max(fit.variance, fit.case_variance + _unobserved_variance(rated))
-    shrunk = (rated * value + 1) / (rated + 2)
-    worth = shrunk * (1 - shrunk) / variance
-    square = t_quantile((1 + CONFIDENCE_LEVEL) / 2, fit.degrees_of_freedom) ** 2
-    centre = (value + square / (2 * worth)) / (1 + square / worth)
-    half = np.sqrt(square * (value * (1 - value) / worth + square / (4 * worth**2))) / (1 + square / worth)
-    return Estimate(value, max(0.0, float(centre - half)), min(1.0, float(centre + half)))
-
-
-@dataclass(frozen=True, slots=True)
-class CorrectedRate:
-    """A pass rate corrected by the judge's errors (Rogan and Gladen 1978).
-
-    Attributes:
-        rate: The corrected pass rate.
-        sensitivity: Share of the cases that people pass which the judge passes.
-        specificity: Share of the cases that people fail which the judge fails.
-        clipped: Whether the interval was clipped to 0 and 1.
-    """
-
-    rate: Estimate
-    sensitivity: float | None
-    specificity: float | None
-    clipped: bool = False
-
-
-def correct_pass_rate(human: Floats, judge: Floats, group: Ints) -> CorrectedRate:
-    """Correct the judge's pass rate of all cases by its errors on the rated ones; all values are 1, 0 or nan.
-
-    Not defined where people pass all rated cases or none, or where the judge is no better than chance (sensitivity plus
-    specificity not above 1). The interval is by the delta method, robust to clustering.
-    """
-    seen = ~np.isnan(judge)
-    rated = seen & ~np.isnan(human)
-    good, bad = rated & (human == 1), rated & (human == 0)
-    if not good.any() or not bad.any():
-        alike = "fail" if bad.any() else "pass"
-        why = f"people {alike} every rated case" if rated.any() else "no case is both judged and rated"
-        return CorrectedRate(undefined_estimate(f"not defined: {why}"), None, None)
-    sensitivity, specificity = float(judge[good].mean()), float(1 - judge[bad].mean())
-    better = sensitivity + specificity - 1
-    if better <= 0:
-        why = "not defined: the judge passes what people fail as often as what they pass"
-        return CorrectedRate(undefined_estimate(why), sensitivity, specificity)
-    passed = float(judge[seen].mean())
-    raw = (passed + specificity - 1) / better
-    value = float(np.clip(raw, 0, 1))
-    influence: Floats = np.zeros(len(judge))
-    influence[seen] += (judge[seen] - passed) / seen.sum() / better
-    influence[good] -= (judge[good] - sensitivity) / good.sum() * value / better
-    influence[bad] += (1 - judge[bad] - specificity) / bad.sum() * (1 - value) / better
-    groups = len(np.unique(group[rated]))
-    if groups < 3:
-        return CorrectedRate(Estimate(value, why="no interval: too few groups are rated"), sensitivity, specificity)
-    sums = np.bincount(group, influence)
-    variance = float(sums @ sums) * groups / (groups - 1)
-    variance += _unobserved_variance(int(good.sum())) * (value / better) ** 2 * (sensitivity == 1)
-    variance += _unobserved_variance(int(bad.sum())) * ((1 - value) / better) ** 2 * (specificity == 1)
-    half = interval_half_width(variance, groups - 2)
-    low, high = raw - half, raw + half
-    ends = Estimate(value, float(np.clip(low, 0, 1)), float(np.clip(high, 0, 1)))
-    return CorrectedRate(ends, sensitivity, specificity, clipped=low < 0 or high > 1)
-
-
-def _unobserved_variance(count: int) -> float:
-    """Return the variance to assume for a rate of which no event was seen in `count` cases."""
-    rate = 1 / (count + 2)
-    return rate * (1 - rate) / count
-
-
-_ROUND_NUMBERS = (1, 2, 5)
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedWidth:
-    """Expected width of the interval with a number of randomly drawn rated cases.
-
-    Attributes:
-        ratings: Number of rated cases.
-        with_judge: Width with the judge; None where too few are rated to tune a weight, or the judge is uninformative.
-        people: Width by people alone.
-    """
-
-    ratings: int
-    with_judge: float | None
-    people: float
-
-
-@dataclass(frozen=True, slots=True)
-class RatingsNeeded:
-    """Number of rated cases that give an interval of the wanted width; None where not even rating every case does."""
-
-    width: float
-    with_judge: int | None
-    people: int | None
-
-
-class RatingPlan:
-    """Expected widths for other numbers of rated cases, extrapolated from the present ones.
-
-    Widths fall as ratings are added; the width for the present number is the one that was observed.
-
-    Args:
-        group: Group of each case.
-        now: Number of rated cases.
-        alone: Fit and interval by people alone.
-        both: Fit and interval with the judge; None where it is not used.
-    """
-
-    def __init__(
-        self, group: Ints, now: int, alone: tuple[RegressionFit, Estimate], both: tuple[RegressionFit, Estimate] | None
-    ) -> None:
-        self._cases, self._rated = len(group), now
-        self._sizes, self._size_counts = np.unique(np.bincount(group), return_counts=True)
-        pairs = float((self._size_counts * self._sizes * (self._sizes - 1)).sum())
-        self._other_cases_share = (
-            pairs / self._cases / max(1, self._cases - 1)
-        )  # by how many cases are drawn beside one
-        self._alone, self._both = alone, both
-
-    def expected_width(self, ratings: int) -> ExpectedWidth:
-        """Return the expected width with `ratings` rated cases, from two to all."""
-        people = self._scaled_width(self._alone, ratings)
-        if self._both is None or ratings < MIN_RATED_GROUPS:
-            return ExpectedWidth(ratings, None, people)
-        # Rating every case leaves the judge nothing to add: with it no width is below that one. The two need not agree
-        # on it by themselves, since each has its own estimate of how alike cases of a group are. A judge costs at most
-        # what it costs now, and what came out now is kept: so that widths fall from row to row.
-        now, alone = (_interval_width(made[1]) for made in (self._both, self._alone))
-        least = min(now, self._scaled_width(self._alone, self._cases))
-        most = people * max(1.0, now / alone)
-        return ExpectedWidth(ratings, min(most, max(least, self._scaled_width(self._both, ratings))), people)
-
-    def expected_widths(self) -> tuple[ExpectedWidth, ...]:
-        """Return the widths at round numbers, at the present number, and at all cases."""
-        round_ones = (step * 10**power for power in range(1, 8) for step in _ROUND_NUMBERS)
-        steps = {*(step for step in round_ones if step < self._cases), self._rated, self._cases}
-        return tuple(self.expected_width(ratings) for ratings in sorted(steps))
-
-    def ratings_needed(self, width: float) -> RatingsNeeded:
-        """Return the fewest rated cases for this width."""
-        judged = None
-        if self._both is not None:
-            judged = self._fewest_ratings(width, MIN_RATED_GROUPS, judge=True)
-        return RatingsNeeded(width, judged, self._fewest_ratings(width, 2, judge=False))
-
-    def _fewest_ratings(self, width: float, start: int, *, judge: bool) -> int | None:
-        def enough(ratings: int) -> bool:
-            found = self.expected_width(ratings)
-            return ((found.with_judge if judge else None) or found.people) <= width
-
-        low, high = start, self._cases
-        if low > high or not enough(high):
-            return None
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if enough(middle) else (middle + 1, high)
-        return low
-
-    def _scaled_width(self, made: tuple[RegressionFit, Estimate], ratings: int) -> float:
-        fit, estimate = made
-        # Of a rate the interval is not quite a t interval, and groups are hit by chance: what came out sets the unit.
-        return _interval_width(estimate) * self._half_width(fit, ratings) / self._half_width(fit, self._rated)
-
-    def _half_width(self, fit: RegressionFit, ratings: int) -> float:
-        """Return the half-width as `RegressionFit.half_width`, for so many randomly drawn cases."""
-
-        def inflation(count: int) -> float:
-            return 1 + fit.intraclass_correlation * (count - 1) * self._other_cases_share
-
-        by_ratings = fit.rating_variance * self._rated / ratings * inflation(ratings) / inflation(self._rated)
-        hit = float((self._size_counts * (1 - (1 - ratings / self._cases) ** self._sizes)).sum())
-        freedom = max(1, round(hit) - (2 if fit.weight else 1))
-        # `by_cases` has what the two parts have in common, which may be negative.
-        return interval_half_width(max(by_ratings / 100, by_ratings + fit.case_variance), freedom)
-
-
-def _interval_width(estimate: Estimate) -> float:
-    assert estimate.low is not None
-    assert estimate.high is not None
-    return estimate.high - estimate.low
-
-
-# With fewer rated cases, skewed scores make intervals too narrow (simulated: 90 instead of 95 % coverage).
-FEW_RATINGS = 30
 SAMPLING_ALARM = 0.01  # p-value of a difference between rated and other cases below which there is a warning
 
 
-@dataclass(frozen=True, slots=True)
-class SamplingWarning:
+class SamplingWarning(msgspec.Struct, frozen=True):
     """The judge's mean of rated and of other cases, which differ by more than chance explains."""
 
     rated: float
@@ -334,8 +62,17 @@ class SamplingWarning:
     probability: float
 
 
-@dataclass(frozen=True, slots=True)
-class HumanScoreEstimate:
+class HumanScoreEstimate(
+    msgspec.Struct,
+    frozen=True,
+    rename={
+        "combined": "together",
+        "judge": "judge_alone",
+        "correction": "corrected",
+        "clipped_to": "cut",
+        "sampling_warning": "unlike",
+    },
+):
     """The estimated mean human score (or pass rate) of all cases.
 
     Attributes:
@@ -343,34 +80,34 @@ class HumanScoreEstimate:
         judged: Cases with a number from the judge; the others enter as cases of which it knows nothing.
         rated: Rated cases.
         groups: Groups of the rated cases.
+        combined: The answer: people and judge together.
         people: Estimate by the rated cases alone.
         judge: Estimate by the judge alone, on the human scale.
         bias: The judge minus people.
-        combined: The answer: people and judge together.
         weight: Human points per point of the judge; None where the judge is not used and `combined` is `people`.
         correlation: Correlation of judge and people on the rated cases.
+        correction: The corrected pass rate.
+        clipped_to: The scale to which intervals were clipped; None where none reached beyond it.
         widths: Expected widths for other numbers of ratings; empty where the rated cases do not look randomly drawn.
         needed: Ratings needed for the wanted width.
         sampling_warning: Set where the rated cases do not look randomly drawn.
-        correction: The corrected pass rate.
-        clipped_to: The scale to which intervals were clipped; None where none reached beyond it.
     """
 
     cases: int
     judged: int
     rated: int
     groups: int
-    people: Estimate
-    judge: Estimate
-    bias: Estimate
-    combined: Estimate
+    combined: Interval
+    people: Interval
+    judge: Interval
+    bias: Interval
     weight: float | None
     correlation: float | None
+    correction: CorrectedRate | None = None
+    clipped_to: Scale | None = None
     widths: tuple[ExpectedWidth, ...] = ()
     needed: RatingsNeeded | None = None
     sampling_warning: SamplingWarning | None = None
-    correction: CorrectedRate | None = None
-    clipped_to: tuple[float, float] | None = None
 
 
 def estimate_human_mean(
@@ -423,7 +160,7 @@ def _estimate_score(
     width: float | None,
     rate: bool,
 ) -> HumanScoreEstimate:
-    group = ClusterBootstrap(groups, len(human)).group_index
+    group = number_groups(groups, len(human))
     rated = ~np.isnan(human)
     judged = ~np.isnan(judge)
     # A case without a score counts as an average one for the weight. It must not be left out: the estimate would be of
@@ -463,32 +200,32 @@ def _estimate_score(
     )
 
 
-def _add_interval(fit: RegressionFit | None, human: Floats, rate: bool) -> Estimate:
+def _add_interval(fit: RegressionFit | None, human: Floats, rate: bool) -> Interval:
     known = human[~np.isnan(human)]
     if not len(known):
         return undefined_estimate("no case of these is rated")
     if fit is None:
         why = "no interval: one case is rated" if len(known) == 1 else "no interval: all rated cases are of one group"
-        return Estimate(float(known.mean()), why=why)
+        return Interval(float(known.mean()), why=why)
     if rate:
         return wilson_estimate(fit, len(known))
     if np.ptp(known) == 0:
-        return Estimate(fit.value, why="no interval: all rated cases have the same score")
-    return Estimate(fit.value, fit.value - fit.half_width, fit.value + fit.half_width)
+        return Interval(fit.value, why="no interval: all rated cases have the same score")
+    return Interval(fit.value, fit.value - fit.half_width, fit.value + fit.half_width)
 
 
-def _clip_estimate(estimate: Estimate, scale: tuple[float, float]) -> Estimate:
+def _clip_estimate(estimate: Interval, scale: tuple[float, float]) -> Interval:
     value, low, high = (
         None if number is None else float(np.clip(number, *scale))
         for number in (estimate.value, estimate.low, estimate.high)
     )
-    return replace(estimate, value=value, low=low, high=high)
+    return Interval(value, low, high, estimate.why)
 
 
 _UNKNOWN_SCALE = undefined_estimate("its scale or that of people is not known")
 
 
-def _estimate_judge(judge_rescaled: Floats | None, group: Ints, rate: bool) -> Estimate:
+def _estimate_judge(judge_rescaled: Floats | None, group: Ints, rate: bool) -> Interval:
     if judge_rescaled is None:
         return _UNKNOWN_SCALE
     if np.isnan(judge_rescaled).all():
@@ -496,7 +233,7 @@ def _estimate_judge(judge_rescaled: Floats | None, group: Ints, rate: bool) -> E
     return _add_interval(fit_regression(judge_rescaled, group), judge_rescaled, rate)
 
 
-def _estimate_bias(human: Floats, judge_rescaled: Floats | None, group: Ints) -> Estimate:
+def _estimate_bias(human: Floats, judge_rescaled: Floats | None, group: Ints) -> Interval:
     """Estimate the judge minus people, using the judge's own numbers as the regressor."""
     if judge_rescaled is None:
         return _UNKNOWN_SCALE
@@ -538,40 +275,200 @@ def _check_sampling(rated: Bools, judge: Floats, group: Ints) -> SamplingWarning
     return SamplingWarning(one, other, probability) if probability < SAMPLING_ALARM else None
 
 
-def describe_estimate(estimate: HumanScoreEstimate) -> list[str]:
-    """Return the sentences a reader needs to interpret an estimate."""
-    percent = f"{CONFIDENCE_LEVEL:.0%}"
-    by = f" of {estimate.groups:,} groups" if estimate.groups < estimate.rated else ""
-    sentences = [
-        f"People rated {estimate.rated:,} {'case' if estimate.rated == 1 else 'cases'}{by} of {estimate.cases:,}. "
-        "Right only where these were drawn at random from all: if people chose what to rate, the estimate is of what "
-        "they chose. "
-        f"Intervals are {percent}."
-    ]
-    if (warning := estimate.sampling_warning) is not None:
-        seldom = f"{warning.probability:.2%}" if warning.probability >= 0.0001 else "less than 0.01%"
-        sentences.append(
-            f"Warning: these do not look drawn at random. The judge gives {warning.rated:.3g} to the rated cases and "
-            f"{warning.others:.3g} to the others; chance makes such a difference in {seldom} of draws. "
-            "What more ratings would give is therefore not told: that can be known of random draws only."
+@dataclass(frozen=True, slots=True)
+class EstimateOptions:
+    """What is estimated.
+
+    Attributes:
+        passes: Estimate a pass rate: the human score from which a case passes; None for the mean score.
+        judge_passes: The judge's score from which a case passes; None for the same place on its scale.
+        width: A width of the interval for which the ratings needed are computed.
+
+    Raises:
+        UsageError: A number is not finite, the width is not above 0, or `judge_passes` is given without `passes`.
+    """
+
+    passes: float | None = None
+    judge_passes: float | None = None
+    width: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.judge_passes is not None and self.passes is None:
+            raise UsageError("judge_pass goes with pass, which says from which human score a case passes.")
+        for name, value in (("pass", self.passes), ("judge_pass", self.judge_passes)):
+            if value is not None and not isfinite(value):
+                raise UsageError(f"{name} is a score from which a case passes, and {value} is none.")
+        if self.width is not None and not 0 < self.width < inf:
+            raise UsageError(
+                "The width must be above 0: it is how far an interval may reach from its low to its high end."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class RatedAspects:
+    """Ratings by aspect and the scales that were given, by aspect, `""` for all.
+
+    If people `reviewed` the run itself, they rated on the scales of the rubric, even if they used few of the values.
+    """
+
+    ratings: Mapping[str, Ratings]
+    judge_scales: Mapping[str, Scale]
+    scales: Mapping[str, Scale]
+    reviewed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AspectScales:
+    """Scales of judge and people; `guessed` if the people's scale is only the range of their ratings."""
+
+    judge: Scale
+    people: Scale
+    guessed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AspectEstimate:
+    """The estimate for one judge and aspect.
+
+    Attributes:
+        judge: Name of the judge.
+        aspect: What people rated.
+        column: The judge's column for it.
+        estimated: The estimate.
+        judge_passes: When the judge passes a case, in words; empty for a mean score.
+        scales: None where none was needed.
+    """
+
+    judge: str
+    aspect: str
+    column: str
+    estimated: HumanScoreEstimate
+    judge_passes: str = ""
+    scales: AspectScales | None = None
+
+    def sentences(self) -> list[str]:
+        """Return the result, and what a reader needs to interpret it, in sentences."""
+        return [*describe_aspect(self), *describe_estimate(self.estimated)]
+
+    def to_dict(self) -> dict[str, object]:
+        names = {"judge": self.judge, "aspect": self.aspect, "column": self.column}
+        values = names | to_json_values(self.estimated)
+        if self.estimated.correction is not None:
+            corrected = to_json_values(self.estimated.correction)
+            del corrected["rate"]
+            values["corrected"] = self.estimated.correction.rate.to_dict() | corrected
+        return values | {"told": self.sentences()}
+
+
+def estimate_aspects(
+    judge: Scores, people: RatedAspects, pairs: Sequence[str], group: str | None, options: EstimateOptions
+) -> tuple[list[AspectEstimate], list[str]]:
+    """Estimate what people would say of all cases of a judge, for each aspect that they rated.
+
+    Args:
+        judge: The judge's scores.
+        people: Ratings and scales.
+        pairs: Pairs `ASPECT=CRITERION`.
+        group: The group by which cases are clustered; None for `source`.
+        options: What is estimated.
+
+    Returns:
+        The estimates, and notes for the user.
+
+    Raises:
+        UsageError: Names do not match (`match_aspects`), or no rated case is among those of the judge.
+    """
+    columns = match_aspects(people.ratings, judge, pairs)
+    notes = [*describe_matches(columns, people.ratings, pairs)]
+    belongs = select_group(judge, group)
+    rubric_scales = {
+        name: column.scale for name, column in columns.items() if people.reviewed and column.scale is not None
+    }
+    rated_on = people.scales or rubric_scales
+    scales = infer_scales_by_aspect(columns, people.ratings, people.judge_scales, rated_on)
+    guessed = find_guessed_scales(columns, scales, people.judge_scales, rated_on)
+    estimates = []
+    for name, column in columns.items():
+        ratings = people.ratings[name]
+        notes += _unknown_case_notes(ratings, judge)
+        estimates.append(
+            _estimate_aspect(judge, ratings, column, belongs, AspectScales(*scales[name], name in guessed), options)
         )
-    if estimate.clipped_to is not None:
-        sentences.append(
-            f"An interval reached beyond the scale, {estimate.clipped_to[0]:g} to {estimate.clipped_to[1]:g}, and was "
-            "cut there; widths for other numbers of ratings are before the cut."
+    return estimates, notes
+
+
+def _unknown_case_notes(people: Ratings, judge: Scores) -> list[str]:
+    here = set(judge.cases)
+    strange = sum(case not in here for case in people.cases)
+    if strange == len(people.cases):
+        cases = "The one case" if strange == 1 else f"All {strange:,} cases"
+        example = f"; one of its cases is {judge.cases[0]!r}" if judge.cases else ""
+        rated = f"that people rated {'is' if strange == 1 else 'are'} not in {judge.name}: {people.cases[0]!r}"
+        raise UsageError(f"{cases} {rated}{example}.")
+    which = "rated case is" if strange == 1 else "rated cases are"
+    return [f"{strange:,} {which} not in {judge.name} and left out."] if strange else []
+
+
+def _estimate_aspect(
+    judge: Scores,
+    ratings: Ratings,
+    column: Column,
+    belongs: Sequence[str] | None,
+    scales: AspectScales,
+    options: EstimateOptions,
+) -> AspectEstimate:
+    scaled = Column(column.name, column.kind, column.values, scales.judge, column.question)
+    human = ratings.for_cases(judge.cases).mean()
+    if options.passes is not None:
+        return _estimate_aspect_passes(judge, ratings.aspect, scaled, human, scales, belongs, options)
+    estimated = estimate_human_mean(
+        human,
+        column.values,
+        belongs,
+        judge_rescaled=rescale(scaled, scales.people).values if can_rescale(scales.judge, scales.people) else None,
+        scale=None if scales.guessed else scales.people,
+        allow_negative=column.kind in (ColumnKind.MEASUREMENT, ColumnKind.SPREAD),
+        width=options.width,
+    )
+    return AspectEstimate(judge.name, ratings.aspect, column.name, estimated, scales=scales)
+
+
+def _estimate_aspect_passes(
+    judge: Scores,
+    aspect: str,
+    column: Column,
+    human: Floats,
+    scales: AspectScales,
+    belongs: Sequence[str] | None,
+    options: EstimateOptions,
+) -> AspectEstimate:
+    assert options.passes is not None
+    least, used = options.judge_passes, None
+    if column.kind is ColumnKind.OVERALL and least is None:
+        column = judge.columns.get(column.name.removesuffix("score") + "passed", column)
+    if column.kind in (ColumnKind.PASSED, ColumnKind.ASSERTION):
+        least, words = 1.0, f"{column.name} says so"
+    else:
+        used = scales if least is None else None
+        least = _map_pass_score(column, scales.people, options.passes) if least is None else least
+        words = f"its {column.name} is at least {least:.3g}"
+
+    def at_least(values: Floats, least: float) -> Floats:
+        # A mean of thirds may come out a hair under the value that it is.
+        return np.where(np.isnan(values), np.nan, (values >= least - 1e-9).astype(np.float64))
+
+    passed = at_least(human, options.passes), at_least(column.values, least)
+    estimated = estimate_pass_rate(*passed, belongs, width=options.width)
+    return AspectEstimate(judge.name, aspect, column.name, estimated, words, used)
+
+
+def _map_pass_score(column: Column, of_people: Scale, passes: float) -> float:
+    """Return the point of the judge's scale at the same relative place as `passes` on the people's."""
+    assert column.scale is not None
+    (low, high), (people_low, people_high) = column.scale, of_people
+    if people_low == people_high:
+        raise UsageError(
+            "People gave one score only, so that their scale is not known; give it, such as 1..7 "
+            "(--rating-scale or rating_scale=)."
         )
-    if estimate.judged < estimate.cases:
-        missing = format_count(estimate.cases - estimate.judged, "case has no score", "cases have no score")
-        sentences.append(f"{missing} from the judge, and so it tells nothing of what people would say there.")
-    if estimate.rated < 2:
-        sentences.append("An interval needs at least two rated cases.")
-    elif estimate.weight is None and estimate.groups < MIN_RATED_GROUPS:
-        sentences.append(f"The judge is not used: that takes rated cases of at least {MIN_RATED_GROUPS} groups.")
-    elif estimate.weight is None:
-        sentences.append("The judge is not used: among the rated cases it does not go along with people.")
-    if 2 <= estimate.rated < FEW_RATINGS:
-        sentences.append(
-            f"With fewer than {FEW_RATINGS} rated cases the interval is too narrow where scores pile up at an end of "
-            "the scale."
-        )
-    return sentences
+    return low + (passes - people_low) / (people_high - people_low) * (high - low)

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING, Literal, NoReturn
 
+import msgspec
 import numpy as np
 
-from beholder.statistics.bootstrap import EQUALITY_TOLERANCE
-from beholder.statistics.comparison import ColumnChange, Comparison, find_most_lost
+from beholder.errors import UsageError
+from beholder.statistics.bootstrap import EQUALITY_TOLERANCE, to_json_values
 from beholder.statistics.data import ColumnKind, Floats
-from beholder.statistics.significance import SIGNIFICANCE_LEVEL, correct_holm, min_groups_to_decide, smallest_p
+from beholder.statistics.significance import (
+    SIGNIFICANCE_LEVEL,
+    ColumnChange,
+    correct_holm,
+    find_most_lost,
+    min_groups_to_decide,
+    smallest_p,
+)
+from beholder.verdicts.verdict import format_beside
+
+if TYPE_CHECKING:
+    from beholder.statistics.comparison import Comparison
+
 
 ON_SCORE, ON_ANY = "score", "any"
 
@@ -23,18 +37,17 @@ class FailOn(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonGate:
-    """The decision whether a comparison lets a build pass.
+class Gate(msgspec.Struct, frozen=True, rename={"inconclusive": "open"}):
+    """The decision whether a comparison lets a build pass: see `status`.
 
     Attributes:
         on: Columns that were checked.
         regressed: Columns with a regression.
         inconclusive: Columns in which a regression cannot be ruled out.
         failed: Columns for which the build fails, each with a sentence.
-        doubted: Columns whose interval shows a drop while the test does not agree, each with a sentence.
-        undecided: Columns that cannot be decided, each with a sentence. Such a gate neither passes nor fails, whatever
-            `failed` holds.
+        doubted: Columns whose interval shows a drop while the test does not agree, each with a sentence. They are also
+            in `failed` or in `undecided`.
+        undecided: Columns that cannot be decided, each with a sentence.
         unweighed: For a gate that passes, a sentence on the cases that lost their number and were not considered; empty
             where there are none.
     """
@@ -43,45 +56,60 @@ class ComparisonGate:
     regressed: tuple[str, ...]
     inconclusive: tuple[str, ...]
     failed: Mapping[str, str]
-    doubted: Mapping[str, str] = field(default_factory=dict)
-    undecided: Mapping[str, str] = field(default_factory=dict)
+    doubted: Mapping[str, str] = msgspec.field(default_factory=dict)
+    undecided: Mapping[str, str] = msgspec.field(default_factory=dict)
     unweighed: str = ""
+
+    @property
+    def status(self) -> Literal["passed", "failed", "undecided"]:
+        """What became of the build; `undecided` where the data cannot tell, which is no pass."""
+        return "failed" if self.failed else "undecided" if self.undecided else "passed"
+
+    def __bool__(self) -> NoReturn:
+        raise UsageError(
+            "A gate has three results, so that it is neither true nor false; "
+            "ask for its status: passed, failed or undecided."
+        )
+
+    def __repr__(self) -> str:
+        return " ".join((f"<Gate {self.status} on {', '.join(self.on or self.undecided)}>", *self.sentences()))
 
     def sentences(self) -> tuple[str, ...]:
         """Return all sentences to print, each once."""
-        rest = {name: said for name, said in self.doubted.items() if name not in self.undecided}
-        texts = (*self.failed.values(), *self.undecided.values(), *rest.values(), self.unweighed)
+        texts = (*self.failed.values(), *self.undecided.values(), *self.doubted.values(), self.unweighed)
         return tuple(dict.fromkeys(sentence for sentence in texts if sentence))
 
     def to_dict(self) -> dict[str, object]:
-        return {
-            "on": list(self.on),
-            "regressed": list(self.regressed),
-            "open": list(self.inconclusive),
-            "failed": dict(self.failed),
-            "doubted": dict(self.doubted),
-            "undecided": dict(self.undecided),
-            "unweighed": self.unweighed,
-        }
+        """Return what `beholder compare --json` prints under `gate`."""
+        return {"status": self.status, **to_json_values(self)}
 
 
 def gate_comparison(
     comparison: Comparison, on: Sequence[str] = (ON_SCORE,), fail_on: FailOn = FailOn.REGRESSION
-) -> ComparisonGate:
+) -> Gate:
     """Look for regressions in a comparison.
 
     A regression is a difference whose interval is wholly below the margin, and for which the permutation test of a drop
     by that margin agrees (p at most 5 %, after Holm's correction where several columns are checked). Neither is enough
     alone: intervals of few groups are narrow, and among many columns one is below by chance.
 
-    A column is undecided where it does not exist, has no number in both runs, or fell in so few groups that no test of
-    so many columns could tell it from chance.
+    A column is undecided where it has no number in both runs, where its interval shows a drop and the test does not
+    agree, or where so few groups of cases are left that no test of so many columns could show a regression, and it fell
+    in them or cases of the first run are missing.
 
     Args:
         comparison: The comparison.
         on: Column names; `score` for every overall score, `any` for those with all pass rates and criteria.
         fail_on: What fails the gate.
+
+    Raises:
+        UsageError: A run is compared with itself, which no gate could hold; or `on` names no column.
     """
+    if comparison.same_run:
+        raise UsageError(
+            f"A gate compares two runs, and both of these are {comparison.before}, so that it could never fail; name "
+            "an older run first, such as `previous`, `NAME~1` or `tag:baseline`."
+        )
     looked, undecided = _select_changes(comparison, on)
     p = np.array([np.nan if change.p_beyond is None else change.p_beyond for change in looked])
     regressed: dict[str, str] = {}
@@ -99,14 +127,15 @@ def gate_comparison(
         elif _may_be_below_margin(change):
             unsure[change.name] = _explain_uncertainty(change)
     failed = regressed | (unsure if fail_on is FailOn.INCONCLUSIVE else {})
-    undecided |= {} if failed else _explain_undecided(looked, p)
+    missing = len(comparison.only_before)
+    undecided |= {} if failed else doubted | _explain_undecided(looked, p, missing)
     unweighed = "" if failed or undecided else _describe_lost_cases(looked, comparison.cases)
     names = tuple(change.name for change in looked)
-    return ComparisonGate(names, tuple(regressed), tuple(unsure), failed, doubted, undecided, unweighed)
+    return Gate(names, tuple(regressed), tuple(unsure), failed, doubted, undecided, unweighed)
 
 
 def _select_changes(comparison: Comparison, on: Sequence[str]) -> tuple[list[ColumnChange], dict[str, str]]:
-    """Return the columns that `on` names, and a sentence for each name that matches none."""
+    """Return the columns that `on` names, and a sentence for `score` or `any` where the runs have none such."""
     by_name = {change.name: change for change in comparison.changes}
     selected: dict[str, ColumnChange] = {}
     unknown: dict[str, str] = {}
@@ -116,6 +145,10 @@ def _select_changes(comparison: Comparison, on: Sequence[str]) -> tuple[list[Col
             ON_ANY: (ColumnKind.OVERALL, ColumnKind.PASSED, ColumnKind.CRITERION),
         }.get(name, ())
         chosen = [by_name[name]] if name in by_name else list(comparison.select_kinds(*kinds))
+        if not chosen and not kinds and by_name:
+            close = difflib.get_close_matches(name, (*by_name, ON_SCORE, ON_ANY), n=1)
+            hint = f"did you mean {close[0]!r}? There are" if close else "there are"
+            raise UsageError(f"There is no {name!r} in both runs to decide by; {hint}: {', '.join(by_name)}, or any.")
         if not chosen:
             unknown[name] = (
                 f"There is no {name!r} in both runs to decide by; there are: {', '.join(by_name)}, or any."
@@ -126,8 +159,14 @@ def _select_changes(comparison: Comparison, on: Sequence[str]) -> tuple[list[Col
     return list(selected.values()), unknown
 
 
-def _explain_undecided(looked: Sequence[ColumnChange], p: Floats) -> dict[str, str]:
-    """Return sentences on columns for which the gate could not have failed, whatever the data."""
+def _explain_undecided(looked: Sequence[ColumnChange], p: Floats, missing: int) -> dict[str, str]:
+    """Return sentences on columns for which the gate could not have failed, whatever the data.
+
+    Args:
+        looked: The columns that the gate looks at.
+        p: Their p-values.
+        missing: How many cases of the first run the second one does not have.
+    """
     if all(change.difference.value is None for change in looked):
         return {
             change.name: f"Nothing has a score in both runs, so that there is nothing to decide {change.name!r} by."
@@ -137,17 +176,21 @@ def _explain_undecided(looked: Sequence[ColumnChange], p: Floats) -> dict[str, s
     explanations = {}
     for at, change in enumerate(looked):
         value = change.difference.value
-        if (
-            value is not None
-            and value < -change.margin - EQUALITY_TOLERANCE
-            and _cannot_reach_significance(at, p, change.groups)
-        ):
-            few = "1 group" if change.groups == 1 else f"{change.groups} groups"
+        if value is None or not _cannot_reach_significance(at, p, change.groups):
+            continue
+        few = "1 group" if change.groups == 1 else f"{change.groups} groups"
+        gone = missing + change.lost
+        if value < -change.margin - EQUALITY_TOLERANCE:
             among = f" among {tests} columns" if tests > 1 else ""
-            fewer = " (--on names fewer columns)" if tests > 1 else ""
+            fewer = " (--on or on= names fewer columns)" if tests > 1 else ""
             explanations[change.name] = (
                 f"{change.name} fell by {-value:.3g}, and {few} of cases cannot tell that from chance{among}: "
                 f"it takes {min_groups_to_decide(tests)} at least, and more for small changes{fewer}."
+            )
+        elif gone:
+            explanations[change.name] = (
+                f"{change.name}: {few} of cases cannot show a regression, since {gone:,} of the cases before are "
+                f"missing or have no score now: it takes {min_groups_to_decide(tests)} groups at least."
             )
     return explanations
 
@@ -161,8 +204,8 @@ def _describe_lost_cases(looked: Sequence[ColumnChange], cases: int) -> str:
     which = "that they could turn" if change.lost > 1 else "that it could turn"
     return (
         f"{lost} lost {'their' if change.lost > 1 else 'its'} {change.name}, which the gate does not look at: "
-        f"--fail-on inconclusive holds a build {which}, and beholder run --max-unscored one that has too many without "
-        "a score."
+        f"to fail on `inconclusive` (--fail-on or fail_on=) holds a build {which}, and `max_unscored` of a run one "
+        "that has too many without a score."
     )
 
 
@@ -181,7 +224,7 @@ def _explain_doubt(change: ColumnChange, chance: float, looked: int) -> str:
     after = " after Holm" if looked > 1 else ""
     return (
         f"{change.name} is lower by {_format_drop(change)}, wholly beyond the margin of {change.margin:g}, but the "
-        f"permutation test does not agree (p = {chance:.3f}{after}), so that no regression is shown."
+        f"permutation test does not agree (p = {chance:.3f}{after}): neither a regression nor an all-clear."
     )
 
 
@@ -206,4 +249,5 @@ def _format_drop(change: ColumnChange) -> str:
     assert value is not None
     assert low is not None
     assert high is not None
-    return f"{-value:.3f} ({-high:.3f} to {-low:.3f})"
+    drop, least, most = (format_beside(-end, [change.margin], 3) for end in (value, high, low))
+    return f"{drop} ({least} to {most})"

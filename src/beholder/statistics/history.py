@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 
 from beholder.errors import UsageError
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 from beholder.statistics.bootstrap import (
     ClusterBootstrap,
-    Estimate,
+    Interval,
     estimate_means,
     sum_by_group,
     undefined_estimate,
@@ -24,8 +24,7 @@ from beholder.statistics.significance import estimate_differences
 MIN_TREND_RUNS = 3  # two runs have a difference; a trend begins with three
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryPoint:
+class HistoryPoint(msgspec.Struct, frozen=True):
     """One run in a history.
 
     Attributes:
@@ -39,27 +38,15 @@ class HistoryPoint:
     """
 
     run: str
-    mean: Estimate
+    mean: Interval
     cases: int
     without: int
-    change: Estimate | None = None
+    change: Interval | None = None
     p: float | None = None
     common: int = 0
 
-    def to_dict(self) -> dict[str, object]:
-        return {
-            "run": self.run,
-            "mean": self.mean.to_dict(),
-            "cases": self.cases,
-            "without": self.without,
-            "change": None if self.change is None else self.change.to_dict(),
-            "p": self.p,
-            "common": self.common,
-        }
 
-
-@dataclass(frozen=True, slots=True)
-class HistoryLine:
+class HistoryLine(msgspec.Struct, frozen=True):
     """One column over all runs.
 
     Attributes:
@@ -72,12 +59,8 @@ class HistoryLine:
 
     name: str
     points: tuple[HistoryPoint, ...]
-    slope: Estimate
+    slope: Interval
     common: int
-
-    def to_dict(self) -> dict[str, object]:
-        points = [point.to_dict() for point in self.points]
-        return {"name": self.name, "points": points, "slope": self.slope.to_dict(), "common": self.common}
 
 
 def analyze_history(
@@ -137,7 +120,7 @@ def _column_values(scores: Scores, names: Sequence[str]) -> list[Floats]:
 
 def _estimate_run_means(
     columns: Sequence[Floats], groups: Sequence[str] | None, draw_count: int, seed: int
-) -> list[Estimate]:
+) -> list[Interval]:
     """Return the means of all columns over the same draws, since generating draws takes most of the time."""
     if not len(columns[0]):
         return [undefined_estimate("there is no case")] * len(columns)
@@ -147,14 +130,14 @@ def _estimate_run_means(
 
 def _estimate_changes(
     before: Scores, after: Scores, names: Sequence[str], group: str | None, draw_count: int, seed: int
-) -> list[tuple[Estimate, float | None, int]]:
+) -> list[tuple[Interval, float | None, int]]:
     if not set(before.cases) & set(after.cases):
         return [(undefined_estimate("no case is in both runs"), None, 0)] * len(names)
     pairs = pair_cases(before, after, group if group in before.groups or group in after.groups else None)
     columns = {column.name: column.difference for column in pairs.columns if column.name in names}
     bootstrap = ClusterBootstrap(pairs.groups, len(pairs.cases), count=draw_count, seed=seed)
     differences = estimate_differences(bootstrap, list(columns.values()))
-    by_name: dict[str, tuple[Estimate, float | None, int]] = {}
+    by_name: dict[str, tuple[Interval, float | None, int]] = {}
     for at, name in enumerate(columns):
         common = int(differences.cases[at])
         by_name[name] = differences.means[at], float(differences.p[at]) if common else None, common
@@ -164,7 +147,7 @@ def _estimate_changes(
 
 def _estimate_slopes(
     names: Sequence[str], runs: Sequence[Scores], group: str | None, draw_count: int, seed: int
-) -> list[tuple[Estimate, int]]:
+) -> list[tuple[Interval, int]]:
     if len(runs) < MIN_TREND_RUNS:
         return [(undefined_estimate(f"a trend takes {MIN_TREND_RUNS} runs at least"), 0)] * len(names)
     rows = [{case: row for row, case in enumerate(scores.cases)} for scores in runs]

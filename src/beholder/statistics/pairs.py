@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from beholder.errors import UsageError
@@ -25,8 +26,7 @@ MAX_LISTED_CASES = 10  # in a sentence
 _MAX_NAME_LENGTH = 200
 
 
-@dataclass(frozen=True, slots=True)
-class UnevenCase:
+class UnevenCase(msgspec.Struct, frozen=True):
     """A case of both runs that has fewer numbers in one of them.
 
     Attributes:
@@ -42,15 +42,6 @@ class UnevenCase:
     after: str
     lost: tuple[str, ...] = ()
     gained: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, object]:
-        return {
-            "case": self.case,
-            "before": self.before,
-            "after": self.after,
-            "lost": list(self.lost),
-            "gained": list(self.gained),
-        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -292,7 +283,8 @@ def load_compared_run(ledger: Ledger, run: str) -> ComparedRun:
             models.update([verdict.model] if verdict.model else ())
             yield verdict, stored.groups
 
-    scores = tabulate_verdicts(f"{record.name} ({record.id})", seen(ledger.stored_verdicts(record.id)))
+    judged = seen(ledger.stored_verdicts(record.id))
+    scores = tabulate_verdicts(f"{record.name} ({record.id})", judged, measured=False)
     return ComparedRun(record, scores, count, grades, models)
 
 

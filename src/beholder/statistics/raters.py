@@ -11,9 +11,10 @@ prediction, and of another metric.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
+import msgspec
 import numpy as np
 
 from beholder.statistics.bootstrap import divide_or_nan, mean_of_defined
@@ -43,8 +44,11 @@ STRAIGHTLINING_SHARE = 0.9  # a rater straightlines whose most frequent rating h
 MIN_STRAIGHTLINING_RATINGS = 5  # with fewer ratings nobody is said to straightline
 
 
-@dataclass(frozen=True, slots=True)
-class RaterSummary:
+class RaterSummary(
+    msgspec.Struct,
+    frozen=True,
+    rename={"most_frequent": "usual", "most_frequent_share": "share", "is_straightlining": "straight"},
+):
     """Summary of one rater's ratings of one aspect; None where a number is not defined.
 
     Attributes:
@@ -53,8 +57,9 @@ class RaterSummary:
         mean: Mean rating.
         deviation: Standard deviation (n − 1).
         bias: How far the ratings are above the mean of the other raters, on the same cases.
-        usual: The most frequent rating.
-        share: The share of ratings that are `usual`.
+        most_frequent: The most frequent rating.
+        most_frequent_share: The share of ratings that are `most_frequent`.
+        is_straightlining: Whether nearly all ratings are the same.
     """
 
     rater: str
@@ -64,23 +69,7 @@ class RaterSummary:
     bias: float | None
     most_frequent: float
     most_frequent_share: float
-
-    @property
-    def is_straightlining(self) -> bool:
-        """Whether nearly all ratings are the same (straightlining)."""
-        return self.rated >= MIN_STRAIGHTLINING_RATINGS and self.most_frequent_share >= STRAIGHTLINING_SHARE
-
-    def to_dict(self) -> dict[str, object]:
-        return {
-            "rater": self.rater,
-            "rated": self.rated,
-            "mean": self.mean,
-            "deviation": self.deviation,
-            "bias": self.bias,
-            "usual": self.most_frequent,
-            "share": self.most_frequent_share,
-            "straight": self.is_straightlining,
-        }
+    is_straightlining: bool
 
 
 def summarize_raters(ratings: Ratings) -> tuple[RaterSummary, ...]:
@@ -94,6 +83,7 @@ def summarize_raters(ratings: Ratings) -> tuple[RaterSummary, ...]:
             continue
         levels, counts = np.unique(rated[defined], return_counts=True)
         beside = (rated - others[:, at])[defined & ~np.isnan(others[:, at])]
+        share = float(counts.max() / defined.sum())
         summaries.append(
             RaterSummary(
                 rater=name,
@@ -102,7 +92,8 @@ def summarize_raters(ratings: Ratings) -> tuple[RaterSummary, ...]:
                 deviation=float(rated[defined].std(ddof=1)) if defined.sum() > 1 else None,
                 bias=float(beside.mean()) if len(beside) else None,
                 most_frequent=float(levels[counts.argmax()]),
-                most_frequent_share=float(counts.max() / defined.sum()),
+                most_frequent_share=share,
+                is_straightlining=bool(defined.sum() >= MIN_STRAIGHTLINING_RATINGS) and share >= STRAIGHTLINING_SHARE,
             )
         )
     return tuple(summaries)
@@ -242,8 +233,7 @@ def rater_rank_statistics(
         multiplicity: How many identical cases each row stands for.
         each: Compare with each single rating of the others instead of their mean.
     """
-    by_rater = [rank_statistics(pairs, kendall=False) for pairs in _pair_with_other_raters(values, multiplicity, each)]
-    return lambda weights: {"rater_spearman": _average_spearman(by_rater, weights)}
+    return _average_spearman("rater_spearman", _pair_with_other_raters(values, multiplicity, each))
 
 
 def judge_as_rater_statistics(
@@ -254,8 +244,7 @@ def judge_as_rater_statistics(
     It uses the same cases and the same other raters, so that only this may be compared with `rater_spearman`.
     """
     places = _pair_with_other_raters(values, multiplicity, each)
-    by_rater = [rank_statistics(replace(pairs, x=x[pairs.case]), kendall=False) for pairs in places]
-    return lambda weights: {"judge_as_rater": _average_spearman(by_rater, weights)}
+    return _average_spearman("judge_as_rater", [replace(pairs, x=x[pairs.case]) for pairs in places])
 
 
 def _pair_with_other_raters(values: Floats, multiplicity: Ints | None, each: bool) -> list[ScorePairs]:
@@ -271,10 +260,14 @@ def _pair_with_other_raters(values: Floats, multiplicity: Ints | None, each: boo
     return [pairs for _, pairs in sorted(sharing, key=lambda one: -one[0])[:MAX_RATERS]]
 
 
-def _average_spearman(statistics: Sequence[WeightedStatistics], weights: WeightsLike) -> Floats:
-    if not statistics:
-        return np.full(len(weights), np.nan)
-    return mean_of_defined([statistic(weights)["spearman"] for statistic in statistics])
+def _average_spearman(name: str, pairs: Sequence[ScorePairs]) -> WeightedStatistics:
+    by_rater = [rank_statistics(one, kendall=False) for one in pairs]
+
+    def statistics(weights: WeightsLike) -> dict[str, Floats]:
+        rhos = [statistic(weights)["spearman"] for statistic in by_rater]
+        return {name: mean_of_defined(rhos) if rhos else np.full(len(weights), np.nan)}
+
+    return statistics
 
 
 def rater_distance_statistics(values: Floats) -> SumStatistics:

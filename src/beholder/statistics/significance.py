@@ -16,23 +16,26 @@ present ones and hold as many cases each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, isfinite, log2, sqrt
 from statistics import NormalDist
 
+import msgspec
 import numpy as np
 
 from beholder.statistics.bootstrap import (
+    EQUALITY_TOLERANCE,
     ClusterBootstrap,
-    Estimate,
     GroupSums,
+    Interval,
     estimate_means,
     sum_by_group,
+    t_quantile,
+    to_json_values,
     zero_rounding_errors,
 )
-from beholder.statistics.data import Bools, Floats, Ints
-from beholder.statistics.student_t import t_quantile
+from beholder.statistics.data import Bools, ColumnKind, Floats, Ints
 
 MAX_EXACT_GROUPS = 12  # up to 2^12 flips are enumerated
 RANDOM_FLIPS = 10_000
@@ -140,13 +143,13 @@ class PairedDifferences:
         untested_means: Means of the columns that were not tested.
     """
 
-    means: tuple[Estimate, ...]
+    means: tuple[Interval, ...]
     errors: Floats
     groups: Ints
     cases: Ints
     p: Floats
     p_beyond: Floats
-    untested_means: tuple[Estimate, ...] = ()
+    untested_means: tuple[Interval, ...] = ()
 
 
 def estimate_differences(
@@ -198,8 +201,7 @@ TARGET_POWER = 0.80
 MAX_GROUPS = 10_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class PowerAnalysis:
+class PowerAnalysis(msgspec.Struct, frozen=True):
     """What a comparison could have shown.
 
     Attributes:
@@ -234,13 +236,111 @@ class PowerAnalysis:
         if self.why:
             document["why"] = self.why
         if self.detect is not None:
-            document |= {
-                "detect": self.detect,
-                "groups": self.groups,
-                "cases": self.cases,
-                "more_cases": self.more_cases,
-            }
+            document |= {name: getattr(self, name) for name in ("detect", "groups", "cases", "more_cases")}
         return document
+
+
+class BeforeAfter(msgspec.Struct, frozen=True):
+    """A number in both runs."""
+
+    before: float
+    after: float
+
+    def __iter__(self) -> Iterator[float]:
+        yield self.before
+        yield self.after
+
+
+class ColumnChange(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    rename={"worst": "if_lost_were_lowest", "best": "if_lost_were_highest", "question": "about"},
+):
+    """The change of one column over the cases that have a number for it in both runs.
+
+    Pass rates and assertions are shares of yes, grades are steps from the worst.
+
+    Attributes:
+        name: The column.
+        kind: Its `ColumnKind`, or `grade`.
+        cases: Cases with a number in both runs.
+        groups: Their groups.
+        before: Mean of the first run.
+        after: Mean of the second run.
+        difference: After minus before.
+        p: P-value of the sign-flip test.
+        p_holm: P corrected for the other columns of this kind.
+        better: Number of cases that rose.
+        same: Number of cases that did not change.
+        worse: Number of cases that fell.
+        margin: How far the mean may fall.
+        p_beyond: P-value of a drop by `margin`.
+        lost: Cases with a number before and none after.
+        worst: The difference if all lost cases had the lowest value of the scale; None where nothing was lost or the
+            scale is not known.
+        best: The same with the highest value.
+        power: What the comparison could have shown.
+        question: The text of an assertion.
+        grades: Counts by grade.
+    """
+
+    name: str
+    kind: str
+    cases: int
+    groups: int
+    before: float | None
+    after: float | None
+    difference: Interval
+    p: float | None
+    p_holm: float | None
+    better: int
+    same: int
+    worse: int
+    margin: float
+    p_beyond: float | None
+    lost: int
+    worst: Interval | None
+    best: Interval | None
+    power: PowerAnalysis
+    question: str = ""
+    grades: Mapping[str, BeforeAfter] = msgspec.field(default_factory=dict)
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether both the interval and the corrected test exclude no change."""
+        return self.difference.excludes_zero and self.p_holm is not None and self.p_holm <= SIGNIFICANCE_LEVEL
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether the interval excludes 0, but the test does not agree, or cannot with so few groups."""
+        return self.difference.excludes_zero and not self.is_significant
+
+    @property
+    def is_worse(self) -> bool:
+        return self.is_significant and self.difference.value is not None and self.difference.value < 0
+
+    @property
+    def is_better(self) -> bool:
+        return self.is_significant and not self.is_worse
+
+    @property
+    def may_have_fallen(self) -> bool:
+        """Whether the difference would be wholly below the margin if all lost cases had the lowest value."""
+        if self.worst is None:
+            return False
+        end = self.worst.value if self.worst.high is None else self.worst.high
+        return end is not None and end < -self.margin - EQUALITY_TOLERANCE
+
+    def to_dict(self) -> dict[str, object]:
+        return to_json_values(self) | {"power": self.power.to_dict()}
+
+
+def find_most_lost(changes: Sequence[ColumnChange]) -> ColumnChange | None:
+    """Return the column that lost the most cases, preferably an overall score; None where none was lost."""
+    lost = [change for change in changes if change.lost]
+    overall = [change for change in lost if change.kind == ColumnKind.OVERALL]
+    return max(overall or lost, key=lambda one: one.lost, default=None)
 
 
 def analyze_power(

@@ -185,6 +185,17 @@ class ProviderDialect(ABC):
     def rejection(self, fault: Fault, received: Received) -> Rejection:
         """Return how the provider rejects `no_structured_output`, `unknown_model` and `bad_key`."""
 
+    @abstractmethod
+    def events(self, reply: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+        """Iterate over a reply as the provider streams it: the event's name, empty for none, and its data."""
+
+    @abstractmethod
+    def list_models(self, names: Sequence[str]) -> dict[str, object]:
+        """Return the body of a list of models."""
+
+    def wants_stream(self, received: Received) -> bool:
+        return received.body.get("stream") is True
+
     def reply(self, content: ReplyContent, received: Received) -> tuple[int, dict[str, object]]:
         """Return status and body of the reply that a test wants; raise `Rejection` where it wants one."""
         if not isinstance(content, Fault):
@@ -240,6 +251,11 @@ def check_strict_object(schema: Mapping[str, object]) -> str | None:
     return None
 
 
+def split_text(text: str, size: int = 20) -> Iterator[str]:
+    """Iterate over the pieces in which a text is streamed."""
+    yield from (text[start : start + size] for start in range(0, len(text), size))
+
+
 def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -285,6 +301,7 @@ class Course:
         full: It fails because too much is queued.
         forgotten: The job is not known any more.
         unheard: The job is accepted, and the connection drops before the reply.
+        endless: Text that follows the results, again and again.
     """
 
     looks: int = 0
@@ -297,6 +314,7 @@ class Course:
     full: bool = False
     forgotten: bool = False
     unheard: bool = False
+    endless: str = ""
 
 
 @dataclass
@@ -313,6 +331,7 @@ class FakeBatchJob:
     looked: int = 0
     cuts: int = 0
     canceled: bool = False
+    server_url: str = ""
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
@@ -336,7 +355,7 @@ class BatchDialect(ABC):
         prefix: Of the ids of its jobs.
         max_requests: Most requests in a job.
         page_parameter: Query parameter of the next page of a list.
-        key_header: Header that holds the key.
+        key_headers: Headers that may hold the key.
         required_header: Another header that every call needs; empty for none.
         live_path: Where a single request would be sent.
         routes: Method of `BatchServer` that handles a call, and a pattern of the call's method and path.
@@ -348,7 +367,7 @@ class BatchDialect(ABC):
     prefix: str
     max_requests: int
     page_parameter: str
-    key_header: str
+    key_headers: tuple[str, ...]
     required_header: str = ""
     live_path: str
     routes: Sequence[tuple[str, str]]

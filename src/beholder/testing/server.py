@@ -10,27 +10,14 @@ import json
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Self
 
 from aiohttp import web
+from yarl import URL
 
+from beholder.testing import base
 from beholder.testing.anthropic import AnthropicBatchDialect, AnthropicDialect
-from beholder.testing.base import (
-    BatchDialect,
-    Course,
-    FakeBatchJob,
-    Fault,
-    FaultKind,
-    JsonLine,
-    ProviderDialect,
-    Received,
-    Rejection,
-    Reply,
-    SubmittedBatch,
-    drop_connection,
-    lowercase_headers,
-)
 from beholder.testing.google import GoogleBatchDialect, GoogleDialect
 from beholder.testing.openai import OpenAIBatchDialect, OpenAIDialect
 
@@ -50,12 +37,12 @@ class BatchServer:
     """
 
     def __init__(
-        self, answer: Callable[[Received], Reply], dialects: Mapping[str, ProviderDialect], keyless: bool
+        self, answer: Callable[[base.Received], base.Reply], dialects: Mapping[str, base.ProviderDialect], keyless: bool
     ) -> None:
-        self.jobs: list[FakeBatchJob] = []
-        self.courses: deque[Course] = deque()
-        self.usual = Course()
-        self.refuse: Fault | None = None
+        self.jobs: list[base.FakeBatchJob] = []
+        self.courses: deque[base.Course] = deque()
+        self.usual = base.Course()
+        self.refuse: base.Fault | None = None
         self.busy = False
         self.upload_host = ""
         self.max_requests = {name: dialect.max_requests for name, dialect in BATCH_DIALECTS.items()}
@@ -73,64 +60,66 @@ class BatchServer:
             try:
                 self._check(dialect, request)
                 result = await getattr(self, name)(dialect, request, *match.groups())
-            except Rejection as rejection:
+            except base.Rejection as rejection:
                 error = self._dialects[dialect.name].error(rejection.status, rejection.message)
                 return web.json_response(error, status=rejection.status)
             return result if isinstance(result, web.StreamResponse) else web.json_response(result)
         return None
 
-    async def begin_upload(self, dialect: BatchDialect, request: web.Request) -> web.StreamResponse:
+    async def begin_upload(self, dialect: base.BatchDialect, request: web.Request) -> web.StreamResponse:
         required = {"X-Goog-Upload-Protocol": "resumable", "X-Goog-Upload-Command": "start"}
         if any(request.headers.get(name) != value for name, value in required.items()):
-            raise Rejection(400, "An upload begins with X-Goog-Upload-Command: start.")
+            raise base.Rejection(400, "An upload begins with X-Goog-Upload-Command: start.")
         self._uploads += 1
         size, host = request.headers["X-Goog-Upload-Header-Content-Length"], self.upload_host or request.host
         upload_url = f"http://{host}{request.path}/{self._uploads}?upload_id=x&size={size}"
         return web.json_response({}, headers={"X-Goog-Upload-URL": upload_url, "X-Goog-Upload-Status": "active"})
 
-    async def upload(self, dialect: BatchDialect, request: web.Request, number: str = "") -> JsonLine:
+    async def upload(self, dialect: base.BatchDialect, request: web.Request, number: str = "") -> web.StreamResponse:
         self._uploads += not number
         id_, data, reply = await dialect.receive_file(request, number or str(self._uploads))
         self.files[id_] = data
-        return reply
+        return web.json_response(reply, headers={"X-Goog-Upload-Status": "final"})
 
-    async def delete_file(self, dialect: BatchDialect, request: web.Request, id_: str) -> JsonLine:
+    async def delete_file(self, dialect: base.BatchDialect, request: web.Request, id_: str) -> base.JsonLine:
         self._file(id_)
         del self.files[id_]
         return {"id": id_, "object": "file", "deleted": True}
 
     async def create(
-        self, dialect: BatchDialect, request: web.Request, model: str = ""
-    ) -> JsonLine | web.StreamResponse:
+        self, dialect: base.BatchDialect, request: web.Request, model: str = ""
+    ) -> base.JsonLine | web.StreamResponse:
         job = self._accept(dialect, dialect.parse_order(await request.json(), self._file), request, model)
         if not job.course.unheard:
             return dialect.describe(job)
-        drop_connection(request)
+        base.drop_connection(request)
         return web.Response()
 
-    async def list_jobs(self, dialect: BatchDialect, request: web.Request) -> JsonLine:
+    async def list_jobs(self, dialect: base.BatchDialect, request: web.Request) -> base.JsonLine:
         """List jobs, newest first, two a page, so that a client that reads only the first page fails its tests."""
         jobs = [job for job in reversed(self.jobs) if job.protocol == dialect.name and not job.course.forgotten]
         ids = [job.id for job in jobs]
         start = ids.index(request.query[dialect.page_parameter]) + 1 if dialect.page_parameter in request.query else 0
         return dialect.list_page(jobs[start : start + 2], len(jobs) > start + 2)
 
-    async def get_job(self, dialect: BatchDialect, request: web.Request, id_: str) -> JsonLine:
+    async def get_job(self, dialect: base.BatchDialect, request: web.Request, id_: str) -> base.JsonLine:
         job = self._job(dialect, id_)
         job.looked += 1
         return dialect.describe(job)
 
-    async def cancel(self, dialect: BatchDialect, request: web.Request, id_: str) -> JsonLine:
+    async def cancel(self, dialect: base.BatchDialect, request: web.Request, id_: str) -> base.JsonLine:
         job = self._job(dialect, id_)
         job.canceled = True
         return dialect.describe_canceled(job)
 
-    async def results(self, dialect: BatchDialect, request: web.Request, name: str) -> web.StreamResponse:
+    async def results(self, dialect: base.BatchDialect, request: web.Request, name: str) -> web.StreamResponse:
         id_ = name.rpartition("of-")[2]
         job = self._job(dialect, id_ if id_.startswith(dialect.prefix) else dialect.prefix + id_)
         if not job.ended:
-            raise Rejection(404, "The batch has no results yet.")
+            raise base.Rejection(404, "The batch has no results yet.")
         body = "".join(json.dumps(line) + "\n" for line in dialect.results(job, name)).encode()
+        if job.course.endless:
+            return await self._send_endlessly(request, body, job.course.endless)
         if job.cuts >= job.course.cut or not body:
             return web.Response(body=body, content_type="application/jsonl")
         job.cuts += 1
@@ -142,43 +131,57 @@ class BatchServer:
         response = web.StreamResponse(headers={"Content-Length": str(len(body))})
         await response.prepare(request)
         await response.write(half)
-        drop_connection(request)
+        base.drop_connection(request)
         return response
 
-    def _check(self, dialect: BatchDialect, request: web.Request) -> None:
+    async def _send_endlessly(self, request: web.Request, body: bytes, more: str) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(body)
+        while request.transport is not None and not request.transport.is_closing():
+            await response.write(more.encode() * 1000)
+        return response
+
+    def _check(self, dialect: base.BatchDialect, request: web.Request) -> None:
         if self.refuse is not None:
-            if self.refuse.kind is FaultKind.STATUS:
-                raise Rejection(self.refuse.code, self.refuse.text)
-            received = Received(dialect.name, request.path, lowercase_headers(request), {}, "", (), (), None, "")
+            if self.refuse.kind is base.FaultKind.STATUS:
+                raise base.Rejection(self.refuse.code, self.refuse.text)
+            received = base.Received(
+                dialect.name, request.path, base.lowercase_headers(request), {}, "", (), (), None, ""
+            )
             raise self._dialects[dialect.name].rejection(self.refuse, received)
-        if not self._keyless and not request.headers.get(dialect.key_header):
-            raise Rejection(401, "No API key was provided.")
+        keyless = self._keyless or "upload_id" in request.query  # which is the secret of an upload that was begun
+        if not keyless and not any(request.headers.get(name) for name in dialect.key_headers):
+            raise base.Rejection(401, "No API key was provided.")
         if dialect.required_header and not request.headers.get(dialect.required_header):
-            raise Rejection(400, f"{dialect.required_header}: header is required")
+            raise base.Rejection(400, f"{dialect.required_header}: header is required")
 
     def _file(self, id_: object) -> bytes:
         if (data := self.files.get(str(id_))) is None:
-            raise Rejection(404, f"No such File object: {id_}")
+            raise base.Rejection(404, f"No such File object: {id_}")
         return data
 
-    def _job(self, dialect: BatchDialect, id_: str) -> FakeBatchJob:
+    def _job(self, dialect: base.BatchDialect, id_: str) -> base.FakeBatchJob:
         for job in self.jobs:
             if (job.protocol, job.id) == (dialect.name, id_) and not job.course.forgotten:
                 return job
-        raise Rejection(404, f"No batch found with id '{id_}'.")
+        raise base.Rejection(404, f"No batch found with id '{id_}'.")
 
-    def _accept(self, dialect: BatchDialect, order: SubmittedBatch, request: web.Request, model: str) -> FakeBatchJob:
+    def _accept(
+        self, dialect: base.BatchDialect, order: base.SubmittedBatch, request: web.Request, model: str
+    ) -> base.FakeBatchJob:
         requests, note, file = order
         keys = [key for key, _ in requests]
         if not 0 < len(keys) <= self.max_requests[dialect.name] or len(set(keys)) < len(keys):
-            raise Rejection(400, "A batch has requests, not too many, and none with the same id.")
+            raise base.Rejection(400, "A batch has requests, not too many, and none with the same id.")
         if self.busy:
-            raise Rejection(429, "Too many batches are under way.")
+            raise base.Rejection(429, "Too many batches are under way.")
         course = self.courses.popleft() if self.courses else self.usual
         id_ = f"{dialect.prefix}{dialect.name}{len(self.jobs) + 1}"
-        job = FakeBatchJob(id_, dialect.name, note, keys, course, file)
+        server_url = f"{request.scheme}://{request.host}"
+        job = base.FakeBatchJob(id_, dialect.name, note, keys, course, file, server_url=server_url)
         self.jobs.append(job)
-        path, headers = dialect.live_path.format(model=model), lowercase_headers(request)
+        path, headers = dialect.live_path.format(model=model), base.lowercase_headers(request)
         for key, body in requests[: len(keys) - course.expired] if not course.fails else ():
             job.lines.append(dialect.line(key, *self._reply(self._dialects[dialect.name], path, headers, body)))
         if course.backwards:
@@ -186,23 +189,25 @@ class BatchServer:
         return job
 
     def _reply(
-        self, dialect: ProviderDialect, path: str, headers: Mapping[str, str], body: Mapping[str, object]
+        self, dialect: base.ProviderDialect, path: str, headers: Mapping[str, str], body: Mapping[str, object]
     ) -> tuple[int, dict[str, object]]:
         """Return status and body that the live API would have replied to this request."""
         try:
             received = dialect.read(path, headers, body, self._keyless)
             reply = self._answer(received)
             return dialect.reply(reply(received) if callable(reply) else reply, received)
-        except Rejection as rejection:
+        except base.Rejection as rejection:
             return rejection.status, dialect.error(rejection.status, rejection.message, rejection.parameter)
 
 
-DIALECTS: Mapping[str, ProviderDialect] = {
+DIALECTS: Mapping[str, base.ProviderDialect] = {
     dialect.name: dialect for dialect in (OpenAIDialect(), AnthropicDialect(), GoogleDialect())
 }
 # As Cloudflare and nginx reply while a backend is down, sometimes with status 200.
 GATEWAY_PAGE = "<!DOCTYPE html><html><head><title>Just a moment…</title></head><body>Please wait.</body></html>"
 MAX_REQUEST_BYTES = 256 * 1024 * 1024
+MODELS = {"openai": "gpt-5-mini", "anthropic": "claude-haiku-4-5", "google": "gemini-2.5-flash"}
+_MODEL_LIST = re.compile(r"/(?:openai/v1|anthropic/v1|google/v1(?:beta)?)/models")
 
 
 class JudgeServer:
@@ -214,19 +219,22 @@ class JudgeServer:
     Args:
         default: Reply when the queue is empty.
         keyless: No key is required.
+        port: The port; 0 for a free one.
 
     Attributes:
+        models: Names that each provider lists; any other is answered as well.
         received: Requests that were understood, oldest first.
         batches: The batch APIs, whose requests are answered from the same queue.
     """
 
-    def __init__(self, default: Reply = "{}", *, keyless: bool = False) -> None:
+    def __init__(self, default: base.Reply = "{}", *, keyless: bool = False, port: int = 0) -> None:
         self.default = default
         self.keyless = keyless
-        self.received: list[Received] = []
+        self.models = {provider: [name] for provider, name in MODELS.items()}
+        self.received: list[base.Received] = []
         self.batches = BatchServer(self._next, DIALECTS, keyless)
-        self._queue: deque[Reply] = deque()
-        self._port = 0
+        self._queue: deque[base.Reply] = deque()
+        self._port = port
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Event | None = None
@@ -250,9 +258,14 @@ class JudgeServer:
     def google_url(self) -> str:
         return f"{self.url}/google"
 
-    def say(self, *replies: Reply) -> None:
+    def say(self, *replies: base.Reply) -> None:
         """Queue replies: the text or JSON of an answer, a `Fault`, or a function of the request that returns either."""
         self._queue.extend(replies)
+
+    def wait(self) -> None:
+        """Block until the server ends, or until Ctrl-C."""
+        while self._thread is not None and self._thread.is_alive():
+            self._thread.join(1.0)  # on Windows, Ctrl-C does not interrupt a wait without a limit
 
     def __enter__(self) -> Self:
         ready = threading.Event()
@@ -291,7 +304,7 @@ class JudgeServer:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, "127.0.0.1", 0)
+            site = web.TCPSite(runner, "127.0.0.1", self._port)
             await site.start()
             self._port = runner.addresses[0][1]
             ready.set()
@@ -300,66 +313,99 @@ class JudgeServer:
             await runner.cleanup()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if prefix := _find_prefix(request):
+            request = request.clone(rel_url=URL(f"/{prefix}{request.rel_url.raw_path_qs}", encoded=True))
         if (response := await self.batches.handle(request)) is not None:
             return response
         dialect = DIALECTS.get(request.path.split("/")[1])
+        if dialect is not None and request.method == "GET" and _MODEL_LIST.fullmatch(request.path):
+            return web.json_response(dialect.list_models(self.models[dialect.name]))
         if dialect is None or request.method != "POST":
             return web.Response(status=404, text="404 page not found")
         try:
             received = await self._receive(dialect, request)
             reply = self._next(received)
             content = reply(received) if callable(reply) else reply
-            if isinstance(content, Fault) and (faulty := await self._faulty_response(content, request)) is not None:
+            if (
+                isinstance(content, base.Fault)
+                and (faulty := await self._faulty_response(content, request)) is not None
+            ):
                 return faulty
             status, body = dialect.reply(content, received)
         except ConnectionError:  # the client went away, which is no mistake of the test
             raise
         except Exception as mistake:
-            rejection = mistake if isinstance(mistake, Rejection) else Rejection(500, f"The test itself: {mistake!r}")
+            rejection = (
+                mistake if isinstance(mistake, base.Rejection) else base.Rejection(500, f"The test itself: {mistake!r}")
+            )
             if rejection is not mistake:
                 self._mistakes.append(mistake)
             error = dialect.error(rejection.status, rejection.message, rejection.parameter)
             return web.json_response(error, status=rejection.status)
-        headers = dict(content.headers) if isinstance(content, Fault) else {}
+        headers = {"x-request-id": f"req_{len(self.received)}"}
+        if isinstance(content, base.Fault):
+            headers |= content.headers
+        if status == 200 and dialect.wants_stream(received):
+            return await self._stream(dialect.events(body), request, headers)
         return web.json_response(body, status=status, headers=headers)
 
-    def _next(self, received: Received) -> Reply:
+    async def _stream(
+        self, events: Iterator[tuple[str, object]], request: web.Request, headers: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """Send server-sent events."""
+        response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for name, data in events:
+            text = data if isinstance(data, str) else json.dumps(data)
+            await response.write(f"{f'event: {name}' + chr(10) if name else ''}data: {text}\n\n".encode())
+        return response
+
+    def _next(self, received: base.Received) -> base.Reply:
         self.received.append(received)
         return self._queue.popleft() if self._queue else self.default
 
-    async def _receive(self, dialect: ProviderDialect, request: web.Request) -> Received:
+    async def _receive(self, dialect: base.ProviderDialect, request: web.Request) -> base.Received:
         try:
             body = json.loads(await request.read())
         except ValueError:
-            raise Rejection(400, "We could not parse the JSON body of your request.") from None
+            raise base.Rejection(400, "We could not parse the JSON body of your request.") from None
         if not isinstance(body, dict):
-            raise Rejection(400, "The body of your request is no JSON object.")
-        return dialect.read(request.rel_url.raw_path, lowercase_headers(request), body, self.keyless)
+            raise base.Rejection(400, "The body of your request is no JSON object.")
+        return dialect.read(request.rel_url.raw_path, base.lowercase_headers(request), body, self.keyless)
 
-    async def _faulty_response(self, fault: Fault, request: web.Request) -> web.StreamResponse | None:
+    async def _faulty_response(self, fault: base.Fault, request: web.Request) -> web.StreamResponse | None:
         """Return what comes in place of a reply of the provider; `None` for a fault that is such a reply."""
         match fault.kind:
-            case FaultKind.HTML:
+            case base.FaultKind.HTML:
                 return web.Response(text=GATEWAY_PAGE, content_type="text/html")
-            case FaultKind.REDIRECT:
+            case base.FaultKind.REDIRECT:
                 return web.Response(status=fault.code, headers=dict(fault.headers))
-            case FaultKind.DROP | FaultKind.CUT | FaultKind.HANG:
+            case base.FaultKind.DROP | base.FaultKind.CUT | base.FaultKind.HANG:
                 return await self._break_off(fault.kind, request)
             case _:
                 return None
 
-    async def _break_off(self, kind: FaultKind, request: web.Request) -> web.StreamResponse:
+    async def _break_off(self, kind: base.FaultKind, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "4096"})
-        if kind is not FaultKind.DROP:
+        if kind is not base.FaultKind.DROP:
             await response.prepare(request)
-        if kind is FaultKind.CUT:
+        if kind is base.FaultKind.CUT:
             await response.write(b'{"id": "chatcmpl-B9')
-        if kind is FaultKind.HANG and self._closing is not None:
+        if kind is base.FaultKind.HANG and self._closing is not None:
             await self._closing.wait()
-        drop_connection(request)
+        base.drop_connection(request)
         return response
 
 
-BATCH_DIALECTS: Mapping[str, BatchDialect] = {
+def _find_prefix(request: web.Request) -> str:
+    """Return whose path this is, where it does not begin with the provider: clients may be sent to the bare address."""
+    if not re.match(r"/((upload|download)/)?v1(beta)?/", request.path):
+        return ""
+    if "x-goog-api-key" in request.headers or re.match(r"/v1beta/|/upload/|/download/|/v1/models/.+:", request.path):
+        return "google"
+    return "anthropic" if "anthropic-version" in request.headers else "openai"
+
+
+BATCH_DIALECTS: Mapping[str, base.BatchDialect] = {
     dialect.name: dialect for dialect in (OpenAIBatchDialect(), AnthropicBatchDialect(), GoogleBatchDialect())
 }

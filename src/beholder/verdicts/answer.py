@@ -46,6 +46,8 @@ class Answer:
         attempts: The number of requests that were made.
         detail: The explanation of a refusal or a content filter.
         flags: Flags for the verdict.
+        ignores_schema: Whether the server took the schema of the answer and ignored it, as it does with every answer.
+            Asked again, it gets the schema in words.
     """
 
     text: str
@@ -57,6 +59,7 @@ class Answer:
     attempts: int = 1
     detail: str = ""
     flags: tuple[str, ...] = ()
+    ignores_schema: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,37 @@ class Turn:
 
     answer: str
     reply: str
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptTurn:
+    """One turn of a conversation with a judge.
+
+    Attributes:
+        question: What the judge was told about its last answer; empty where it was asked by the brief alone: in the
+            first turn, and after an answer that was empty or cut off.
+        answer: Its answer, as it came.
+        finish: Why the answer ended, see `Finish`; empty if no answer came.
+    """
+
+    question: str
+    answer: str
+    finish: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """All turns of the conversation with one judge about one case.
+
+    Attributes:
+        judge: The name of the judge; empty where it is not known which of the jurors it was.
+        sample: The number of the sample, from 0.
+        turns: At least one.
+    """
+
+    judge: str
+    sample: int
+    turns: tuple[TranscriptTurn, ...]
 
 
 class BatchStage(StrEnum):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from beholder.errors import UsageError
+from beholder.images.image import regular_file
 from beholder.rubrics.rubric import Number
 from beholder.verdicts.verdict import CalibratedRating, Verdict
 
@@ -140,7 +141,7 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
     """Return the calibration in a file. Raises `UsageError` where it cannot be read or is not valid."""
     file = Path(path)
     try:
-        if file.stat().st_size > MAX_CALIBRATION_BYTES:
+        if regular_file(file).stat().st_size > MAX_CALIBRATION_BYTES:
             raise UsageError(f"{str(file)!r} is larger than {MAX_CALIBRATION_BYTES >> 20} MB; no calibration is.")
         data = file.read_bytes()
     except OSError as error:
@@ -207,6 +208,10 @@ class _AspectRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inputs: list[MapInput]
     map: dict[str, Any]
     scores: dict[str, Any] = {}
+
+
+for _type in (CalibrationScope, _AspectRecord):  # prepared, see rubrics/rubric.py
+    msgspec.json.Decoder(_type)
 
 
 def _parse_aspect(name: str, values: object) -> AspectMap:
@@ -288,7 +293,7 @@ def apply_calibration(
     *,
     anyway: bool = False,
 ) -> list[Verdict]:
-    """Return the verdicts on one case with calibrated ratings; a verdict without scores is unchanged.
+    """Return the verdicts on one case with calibrated ratings; a verdict without an answer is unchanged.
 
     Each verdict gets the aspects whose raw number is among its own numbers.
 
@@ -302,7 +307,7 @@ def apply_calibration(
     numbers = {**collect_numbers(verdicts), **(extra or {})}
     return [
         replace(verdict, calibrated=_calibrate_verdict(calibration, verdict, numbers, anyway))
-        if verdict.scored
+        if verdict.answered
         else verdict
         for verdict in verdicts
     ]

@@ -16,6 +16,7 @@ from decimal import Decimal
 from statistics import median
 from typing import Protocol
 
+from beholder.cases.case import number_repeats
 from beholder.rubrics.rubric import Assertion, Criterion, Number, Rubric, to_fraction
 from beholder.verdicts.observe import Observations, ObservedAssertion, ObservedCriterion, explain_nothing_applies
 from beholder.verdicts.score import VerdictHeader, make_scored_verdict
@@ -31,7 +32,7 @@ class JuryMember(Protocol):
 
     @property
     def observed(self) -> Observations | None:
-        """The observations behind a scored verdict."""
+        """The observations behind an answered verdict."""
 
     @property
     def flags(self) -> tuple[Flag, ...]:
@@ -43,7 +44,8 @@ class JuryMember(Protocol):
 
 
 def combine_verdicts(header: VerdictHeader, jurors: Sequence[JuryMember]) -> Verdict:
-    """Return the verdict of a jury. A juror without a score is counted, and takes no part in any number.
+    """Return the verdict of a jury. A juror without an answer is counted, and takes no part in any number. One that is
+    `unmeasured` takes part with what it answered, and has no score of its own.
 
     Args:
         header: The case, the rubric, and the name of the jury as its judge.
@@ -51,7 +53,7 @@ def combine_verdicts(header: VerdictHeader, jurors: Sequence[JuryMember]) -> Ver
     """
     verdicts = [juror.verdict for juror in jurors]
     observations = [juror.observed for juror in jurors]
-    failed = Counter(verdict.outcome for verdict in verdicts if not verdict.scored)
+    failed = Counter(verdict.outcome for verdict in verdicts if not verdict.answered)
     failures = ", ".join(f"{count} {outcome}" for outcome, count in failed.items())
     if Outcome.OVER_BUDGET in failed:  # not a juror that failed, but one that is yet to be asked
         verdict = header.make_verdict(Outcome.OVER_BUDGET, f"not all jurors could be asked: {failures}")
@@ -62,15 +64,15 @@ def combine_verdicts(header: VerdictHeader, jurors: Sequence[JuryMember]) -> Ver
         verdict = score_jury(header, observations, flags)
     else:
         verdict = header.make_verdict(failed.most_common(1)[0][0], f"no juror has a score: {failures}")
-    scored = [verdict for verdict in verdicts if verdict.scored]
-    models = {verdict.model for verdict in scored}
+    answered = [verdict for verdict in verdicts if verdict.answered]
+    models = {verdict.model for verdict in answered}
     return replace(
         verdict,
         model=models.pop() if len(models) == 1 else None,
         jury=Jury(
-            answered=len(scored),
-            failed=len(verdicts) - len(scored),
-            spread=compute_spread(header.rubric, scored),
+            answered=sum(verdict.scored for verdict in verdicts),
+            failed=failed.total(),
+            spread=compute_spread(header.rubric, answered),
             agreement=compute_agreement([observation for observation in observations if observation is not None]),
             jurors=tuple(_make_juror(juror.verdict, juror.sample) for juror in jurors),
         ),
@@ -211,7 +213,7 @@ def _carry_juror_flags(jurors: Sequence[JuryMember]) -> tuple[Flag, ...]:
             [
                 flag
                 for flag in juror.verdict.flags
-                if flag in juror.flags or flag.at in {image.role for image in juror.verdict.images}
+                if flag in juror.flags or flag.at in number_repeats(image.role for image in juror.verdict.images)
             ],
         )
         for position, juror in enumerate(jurors, 1)

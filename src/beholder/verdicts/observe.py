@@ -3,37 +3,56 @@
 Our compact form keeps criteria under `criteria` and assertions as an object by id. The published forms keep them under
 `assertions`, `scores`, `dimensions`, `details` or `…_factor_results`, and assertions as a list. One table of names
 covers them all, and a criterion is read in the same way wherever it is.
+
+A score, an answer, a confidence or a finding may stand in several places. Where these agree it is read; where they do
+not, the answer contradicts itself and is invalid, with both places named. Of texts the first that is not empty is read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 from beholder.errors import AnswerError
 from beholder.rubrics.prompt import offers_not_applicable
-from beholder.rubrics.rubric import Assertion, Criterion, NotApplicable, Rubric
+from beholder.rubrics.rubric import Assertion, Criterion, NotApplicable, Number, Rubric
+from beholder.verdicts.answer_fields import (
+    ANSWERS,
+    ASSERTION_LISTS,
+    ASSESSMENTS,
+    CLAIMS,
+    COMMON_KEYS,
+    CONTAINERS,
+    NO_CRITERIA,
+    REASONS,
+    SCORES,
+    WHOLE,
+    Block,
+    Given,
+    find_near_key,
+    first_text,
+    has_score,
+    holds_criteria,
+    is_score_of,
+    list_criteria,
+    list_given,
+    list_near_answers,
+    list_near_findings,
+    list_second_scores,
+    may_be_criterion,
+    normalize_key,
+    plain_answer,
+    plain_finding,
+    plain_number,
+    quote_fact,
+    walk_values,
+)
 from beholder.verdicts.parse import parse_number, parse_score, parse_text
 from beholder.verdicts.verdict import Flag, format_count, quote_value
 
 MAX_COMPLAINTS = 50
-CONTAINERS = ("criteria", "assertions", "scores", "dimensions", "details", "factor_results", "results")
-SCORES = ("score", "dimension_score")
-REASONS = ("reason", "justification", "reasoning")
-ASSERTION_LISTS = ("assertions", "results")
-ASSESSMENTS = ("assessment", "overall_assessment", "reasoning")
-ANSWERS = {
-    "yes": "yes",
-    "y": "yes",
-    "no": "no",
-    "n": "no",
-    "n/a": "not_applicable",
-    "na": "not_applicable",
-    "not applicable": "not_applicable",
-    "not_applicable": "not_applicable",
-}
 ABSTAIN = "abstain"  # in place of a score or an answer, from a judge that may abstain
 
 
@@ -98,11 +117,13 @@ class AnswerContext:
         family: Whether the same answer is also read for the sister rubrics, so that their criteria are expected in it.
         may_abstain: Whether the judge may answer "abstain" in place of a score or an answer. Only then are its
             `measurements` read.
+        needs_texts: Whether it is an error, and not only flagged, that a reason or evidence is missing.
     """
 
     label: str = ""
     family: bool = False
     may_abstain: bool = False
+    needs_texts: bool = False
 
 
 DEFAULT_CONTEXT = AnswerContext()
@@ -149,15 +170,18 @@ class _AnswerReader:
         self.complaints: list[str] = []
         self.flags: list[Flag] = []
         self.reworded_ids: list[str] = []
+        self.near_scores: dict[str, str] = {}  # names at the top level that stand for the score of a criterion
 
     def read(self, document: Mapping[str, object]) -> Observations:
-        blocks = self._blocks(document)
+        document = self._normalize_keys("", document)
+        self.near_scores = self._find_near_scores(document)
         criteria = {
-            criterion.key: self._criterion(criterion, blocks[criterion.key])
-            for criterion in self.rubric.criteria
-            if criterion.key in blocks
+            criterion.key: self._criterion(criterion, blocks, document)
+            for criterion, blocks in zip(self.rubric.criteria, self._blocks(document), strict=True)
+            if blocks
         }
-        findings = {finding.key: self._finding(finding.key, document) for finding in self.rubric.findings}
+        findings = self._findings(document)
+        self._check_other_places(document)
         self._check_echo(document)
         if self.reworded_ids:
             why = "the judge's wording of the question is not the rubric's; its own is kept"
@@ -174,64 +198,131 @@ class _AnswerReader:
             else {},
         )
 
-    def _blocks(self, document: Mapping[str, object]) -> Mapping[str, object]:
-        """Return the criteria of the answer by key, wherever they are; complain about missing and unknown ones."""
-        wanted = {criterion.key for criterion in self.rubric.criteria}
-        holder, container = self._container(document, wanted)
-        blocks = {_normalize_key(key): value for key, value in container.items()}
-        if len(blocks) < len(container):
-            self.complaints.append(f"{holder} holds a criterion twice, spelled differently")
-        self.complaints += [
-            f"the criterion {key!r} is missing" for key in _sort_by_rubric(self.rubric, wanted - set(blocks))
-        ]
-        others = [key for key in blocks if key not in wanted]
-        of_sisters = [key for key in others if key in self.rubric.sisters]
-        if of_sisters and not self.context.family:
-            self.flags.append(Flag("sister_criteria", holder, of_sisters, "criteria of sister rubrics were set aside"))
-        if holder:  # at the top level other keys are other parts of the answer
-            unknown = [key for key in others if key not in of_sisters]
-            self.complaints += [f"the criterion {quote_value(key)} is unknown" for key in unknown]
-        return {key: blocks[key] for key in blocks if key in wanted}
+    def _agree(self, places: Iterable[Given], plain: Callable[[object], object]) -> object:
+        """Return what all places say that say anything, `None` where none does; complain where they differ.
 
-    def _container(self, document: Mapping[str, object], wanted: set[str]) -> tuple[str, Mapping[str, object]]:
-        """Return the object that holds the criteria, and its key; the key is empty for the top level."""
+        Args:
+            places: The places of one fact, with their values.
+            plain: Brings a value into a form in which it can be compared.
+        """
+        given = [(place, value) for place, value in places if value is not None]
+        if not given:
+            return None
+        first, value = given[0]
+        for place, other in given[1:]:
+            if plain(other) != plain(value):
+                both = f"{first} ({quote_fact(value)}) and {place} ({quote_fact(other)})"
+                self.complaints.append(f"{both} disagree, and should say the same")
+        return value
+
+    def _normalize_keys(self, prefix: str, block: Mapping[str, object]) -> Mapping[str, object]:
+        """Return an object with its keys in plain spelling; complain about one that stands twice (`score`, `Score`)."""
+        if block.keys() <= COMMON_KEYS:
+            return block
+        counts = Counter(map(normalize_key, block))
+        place = prefix.removesuffix(".") or "the answer"
+        twice = [name for name in counts if counts[name] > 1]
+        self.complaints += [f"{place} holds {quote_value(name)} twice, spelled differently" for name in twice]
+        return {normalize_key(key): value for key, value in block.items()}
+
+    def _blocks(self, document: Mapping[str, object]) -> list[list[Given]]:
+        """Return what the answer says of each criterion, in any place; complain about missing and unknown ones."""
+        blocks: dict[str, list[Given]] = {criterion.key: [] for criterion in self.rubric.criteria}
+        unknown: list[str] = []
+        for prefix, container in self._containers(document, set(blocks)):
+            of_sisters: list[str] = []
+            for name, value in container.items():
+                if name in blocks:
+                    blocks[name].append((prefix + name, value))
+                elif name in self.rubric.sisters:
+                    of_sisters.append(name)
+                else:
+                    unknown.append(name)
+            if of_sisters and not self.context.family:
+                why = "criteria of sister rubrics were set aside"
+                self.flags.append(Flag("sister_criteria", prefix.removesuffix("."), of_sisters, why))
+        self.complaints += [f"the criterion {key!r} is missing" for key, given in blocks.items() if not given]
+        self.complaints += [f"the criterion {quote_value(name)} is unknown" for name in unknown]
+        return list(blocks.values())
+
+    def _containers(self, document: Mapping[str, object], wanted: set[str]) -> list[Block]:
+        """Return the objects that hold criteria; the last is the top level.
+
+        Where other things may stand besides criteria, only what looks like a criterion is in the object.
+        """
         results_key = self.rubric.results_key
+        containers: list[Block] = []
+        for name in dict.fromkeys((*CONTAINERS, normalize_key(results_key))):
+            container = document.get(name)
+            if isinstance(container, list):
+                containers += list_criteria(name, container, wanted)
+            if not isinstance(container, Mapping):
+                continue
+            container = self._normalize_keys(f"{name}.", container)
+            if holds_criteria(container, wanted):
+                containers.append((f"{name}.", container))
+            else:
+                containers.append((f"{name}.", {key: value for key, value in container.items() if has_score(value)}))
+        containers.append(("", self._top_level_criteria(document, wanted)))
         other = {setting.results for setting in self.rubric.settings.values()} - {results_key}
-        names = dict.fromkeys((*CONTAINERS, results_key))
-        containers = [(name, document[name]) for name in names if name and _holds_criteria(document.get(name), wanted)]
-        if _holds_criteria(document, wanted):
-            containers.append(("", document))
-        elsewhere = sorted(name for name in other if _holds_criteria(document.get(name), wanted))
-        if not containers:
-            if elsewhere:
-                self.complaints.append(
-                    f"the answer has {', '.join(elsewhere)}, which is for another setting, and no {results_key}"
-                )
-            return "", {}
-        if elsewhere:
-            self.flags.append(Flag("other_setting", ", ".join(elsewhere), why="results of another setting, set aside"))
-        if len(containers) > 1:
-            places = " and ".join(name or "the top level" for name, _ in containers)
-            self.complaints.append(f"criteria stand in two places: {places}")
-        name, container = containers[0]
-        assert isinstance(container, Mapping)
-        return name, container
+        elsewhere = ", ".join(
+            sorted(name for name in other if holds_criteria(document.get(normalize_key(name)), wanted))
+        )
+        if elsewhere and any(holds_criteria(container, wanted) for _, container in containers):
+            self.flags.append(Flag("other_setting", elsewhere, why="results of another setting, set aside"))
+        elif elsewhere:
+            self.complaints.append(f"the answer has {elsewhere}, which is for another setting, and no {results_key}")
+        return containers
 
-    def _criterion(self, criterion: Criterion, block: object) -> ObservedCriterion:
-        place = criterion.key
-        if not isinstance(block, Mapping):
-            return self._bare_score(criterion, block)
-        assertions = self._assertions(criterion, block) if criterion.assertions else {}
-        value = _first_present(block, SCORES)
+    def _top_level_criteria(self, document: Mapping[str, object], wanted: set[str]) -> dict[str, object]:
+        """Return what looks like a criterion at the top level, where claims, findings and texts stand too."""
+        criteria = {name: value for name, value in document.items() if name in wanted and may_be_criterion(value)}
+        has_bare_scores = any(not isinstance(value, Mapping) for value in criteria.values())
+        for name, value in document.items():
+            if name in wanted or name in NO_CRITERIA or name.startswith(WHOLE) or name.endswith("_id"):
+                continue
+            if name in self.near_scores:
+                continue
+            is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+            if has_score(value) or (has_bare_scores and is_number):
+                criteria[name] = value
+        return criteria
+
+    def _find_near_scores(self, document: Mapping[str, object]) -> dict[str, str]:
+        """Return the numbers at the top level whose names have the words of a criterion, by name: `accuracy_rating`."""
+        criteria = {criterion.key: criterion for criterion in self.rubric.criteria}
+        others = {*criteria, *self.rubric.sisters, *NO_CRITERIA}
+        names = [name for name in document if name not in others and not name.startswith(WHOLE)]
+        near = {name: find_near_key(name, criteria) for name in names}
+        return {name: key for name, key in near.items() if key and is_score_of(document[name], criteria[key])}
+
+    def _criterion(
+        self, criterion: Criterion, given: Sequence[Given], document: Mapping[str, object]
+    ) -> ObservedCriterion:
+        near = [(name, document[name]) for name, key in self.near_scores.items() if key == criterion.key]
+        blocks = [
+            (f"{place}.", self._normalize_keys(f"{place}.", value))
+            for place, value in given
+            if isinstance(value, Mapping)
+        ]
+        bare_scores = [(place, value) for place, value in given if not isinstance(value, Mapping)]
+        if not blocks:
+            return self._bare_score(criterion, self._agree([*bare_scores, *near], plain_number))
+        assertions = self._assertions(criterion, blocks) if criterion.assertions else {}
+        scores = [*list_given(blocks, *SCORES), *bare_scores]
+        if self.rubric.scoring.criterion_score == "given" and any(value is not None for _, value in scores):
+            scores += [*near, *list_second_scores(criterion, blocks)]
+        value = self._agree(scores, plain_number)
         abstained = self._abstains(value)
         score: int | Decimal | None = None
         if _any_applies(assertions) and self.rubric.scoring.criterion_score == "given":
             if not abstained:
-                score = self._score(criterion, value, f"{place}.score")
+                score = self._number(f"{criterion.key}.score", value, criterion.scale, criterion.whole)
         else:  # only a claim: code computes the score, or there is none
             score = parse_number(value)
-        reason = _first_present(block, (self.rubric.reason.key, *REASONS))
-        return ObservedCriterion(score, self._reason(reason, place), assertions, _read_claims(block), abstained)
+        reason = self._reason(first_text(blocks, normalize_key(self.rubric.reason.key), *REASONS), criterion.key)
+        claims = {key: claim for _, block in reversed(blocks) for key, claim in _read_claims(block).items()}
+        return ObservedCriterion(score, reason, assertions, claims, abstained)
 
     def _abstains(self, value: object) -> bool:
         return self.context.may_abstain and value == ABSTAIN
@@ -247,15 +338,15 @@ class _AnswerReader:
             self._reason(None, criterion.key)
         if self._abstains(value):
             return ObservedCriterion(None, abstained=True)
-        return ObservedCriterion(self._score(criterion, value, criterion.key))
+        return ObservedCriterion(self._number(criterion.key, value, criterion.scale, criterion.whole))
 
-    def _score(self, criterion: Criterion, value: object, place: str) -> int | Decimal | None:
-        score, problem, flag = parse_score(value, criterion.scale, criterion.whole)
+    def _number(self, place: str, value: object, scale: tuple[Number, Number], whole: bool) -> int | Decimal | None:
+        number, problem, flag = parse_score(value, scale, whole)
         if problem:
             self.complaints.append(f"{place} {problem}")
         if flag:
             self.flags.append(Flag(flag, place, value, "read as a number all the same"))
-        return score
+        return number
 
     def _reason(self, value: object, place: str) -> str:
         name = f"{place}.{self.rubric.reason.key}"
@@ -265,67 +356,81 @@ class _AnswerReader:
             return ""
         words = len(reason.split())
         limits = self.rubric.reason.words
-        if not words:
+        if not words and self.context.needs_texts:
+            self.complaints.append(f"{name} is missing: the score needs its reason")
+        elif not words:
             self.flags.append(Flag("empty_reason", name, why="the score has no reason beside it"))
         elif limits and not limits[0] <= words <= limits[1]:
             why = f"{format_count(words, 'word')}; {limits[0]} to {limits[1]} were asked for"
             self.flags.append(Flag("reason_length", name, words, why))
         return reason
 
-    def _assertions(self, criterion: Criterion, block: Mapping[str, object]) -> dict[str, ObservedAssertion]:
-        listed = _first_present(block, ASSERTION_LISTS)
-        entries = self._entries(listed, criterion.key)
+    def _assertions(self, criterion: Criterion, blocks: Sequence[Block]) -> dict[str, ObservedAssertion]:
         known = {assertion.id: assertion for assertion in criterion.assertions}
-        ids = Counter(id_ for id_, _ in entries)
         where = f"in {criterion.key}"
-        self.complaints += [f"the assertion {id_} {where} is missing" for id_ in known if id_ not in ids]
-        self.complaints += [f"the assertion {quote_value(id_)} {where} is unknown" for id_ in ids if id_ not in known]
-        self.complaints += [f"the assertion {id_} {where} stands there twice" for id_ in known if ids[id_] > 1]
-        return {id_: self._assertion(known[id_], entry) for id_, entry in entries if id_ in known}
+        found: dict[str, list[Block]] = {}
+        lists = [given for given in list_given(blocks, *ASSERTION_LISTS) if isinstance(given[1], Mapping | list)]
+        if not lists:
+            self.complaints.append(f"the assertions of {criterion.key} are missing")
+        for place, listed in lists:
+            entries = self._entries(listed, criterion.key)
+            for id_, entry in entries:
+                found.setdefault(id_, []).append((f"{place}.{id_}.", entry))
+            ids = Counter(id_ for id_, _ in entries)
+            self.complaints += [f"the assertion {id_} {where} stands there twice" for id_ in known if ids[id_] > 1]
+        self.complaints += [f"the assertion {id_} {where} is missing" for id_ in known if id_ not in found]
+        self.complaints += [f"the assertion {quote_value(id_)} {where} is unknown" for id_ in found if id_ not in known]
+        return {id_: self._assertion(known[id_], entries) for id_, entries in found.items() if id_ in known}
 
     def _entries(self, listed: object, place: str) -> Sequence[tuple[str, Mapping[str, object]]]:
         """Return assertions as pairs of id and object, from an object by id or a list."""
+        pairs: list[tuple[str, object]] = []
         if isinstance(listed, Mapping):
             pairs = [(str(id_), entry) for id_, entry in listed.items()]
         elif isinstance(listed, list):
             pairs = [(str(entry.get("id")) if isinstance(entry, Mapping) else "?", entry) for entry in listed]
-        else:
-            self.complaints.append(f"the assertions of {place} are missing")
-            return []
         entries: list[tuple[str, Mapping[str, object]]] = []
         for id_, entry in pairs:
             if isinstance(entry, str):
                 entries.append((id_, {"answer": entry}))
             elif isinstance(entry, Mapping):
                 entries.append((id_, entry))
+                if str(entry.get("id", id_)) != id_:
+                    which = f"the assertion {quote_value(id_)} in {place}"
+                    self.complaints.append(f"{which} has another id inside, {quote_value(entry['id'])}")
             else:
                 self.complaints.append(f"the assertion {quote_value(id_)} in {place} should be an object")
         return entries
 
-    def _assertion(self, assertion: Assertion, entry: Mapping[str, object]) -> ObservedAssertion:
-        evidence = parse_text(entry.get("evidence"))
+    def _assertion(self, assertion: Assertion, entries: Sequence[Block]) -> ObservedAssertion:
+        entries = [(prefix, self._normalize_keys(prefix, entry)) for prefix, entry in entries]
+        answers = [*list_given(entries, "answer"), *list_near_answers(entries)]
+        answer = self._answer(assertion, self._agree(answers, plain_answer))
+        given = first_text(entries, "evidence")
+        evidence = parse_text(given)
         if evidence is None:
-            self.complaints.append(
-                f"{assertion.id}.evidence should be a text and is {quote_value(entry.get('evidence'))}"
-            )
+            self.complaints.append(f"{assertion.id}.evidence should be a text and is {quote_value(given)}")
+        elif not evidence.strip() and self.context.needs_texts and answer != "not_applicable":
+            self.complaints.append(f"{assertion.id}.evidence is missing: the answer needs what is seen, and where")
         elif not evidence.strip():
             self.flags.append(Flag("empty_evidence", assertion.id, why="the answer has no evidence beside it"))
-        question = parse_text(entry.get("question")) or ""
+        question = parse_text(first_text(entries, "question")) or ""
         if question and _split_words(question) != _split_words(assertion.text):
             self.reworded_ids.append(assertion.id)
-        return ObservedAssertion(
-            self._answer(assertion, entry.get("answer")), evidence or "", self._confidence(assertion, entry), question
-        )
+        confidence = None
+        if self.rubric.scoring.criterion_score == "confidence" and answer != "abstained":
+            value = self._agree(list_given(entries, "confidence"), plain_number)
+            confidence = self._number(f"{assertion.id}.confidence", value, (1, 5), True)
+        return ObservedAssertion(answer, evidence or "", confidence, question)
 
     def _answer(self, assertion: Assertion, value: object) -> str:
         if isinstance(value, bool):
             self.flags.append(Flag("answer_as_boolean", assertion.id, value, "read as Yes or No"))
-            return "yes" if value else "no"
         if self._abstains(value):
             return "abstained"
-        answer = ANSWERS.get(value.strip().rstrip(".").lower()) if isinstance(value, str) else None
-        if answer is None:
-            self.complaints.append(f"{assertion.id}.answer should be Yes or No and is {quote_value(value)}")
+        answer = plain_answer(value)
+        if answer not in ANSWERS.values():
+            self.complaints.append(f"{assertion.id}.answer should be Yes or No and is {answer}")
             return "no"
         if answer == "not_applicable":
             if self.rubric.scoring.not_applicable is NotApplicable.REFUSE:
@@ -335,19 +440,40 @@ class _AnswerReader:
                 self.flags.append(Flag("not_applicable", assertion.id, value, why))
         return answer
 
-    def _confidence(self, assertion: Assertion, entry: Mapping[str, object]) -> int | Decimal | None:
-        if self.rubric.scoring.criterion_score != "confidence" or self._abstains(entry.get("answer")):
-            return None
-        score, problem, flag = parse_score(entry.get("confidence"), (1, 5), whole=True)
-        if problem:
-            self.complaints.append(f"{assertion.id}.confidence {problem}")
-        if flag:
-            self.flags.append(Flag(flag, f"{assertion.id}.confidence", entry.get("confidence"), "read as a number"))
-        return score
-
-    def _finding(self, key: str, document: Mapping[str, object]) -> tuple[str, ...]:
+    def _findings(self, document: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+        keys = [finding.key for finding in self.rubric.findings]
+        blocks: list[Block] = [("", document)]
         holder = document.get("findings")
-        value = document.get(key, holder.get(key) if isinstance(holder, Mapping) else None)
+        if isinstance(holder, Mapping):
+            blocks.append(("findings.", self._normalize_keys("findings.", holder)))
+        elif holder is not None and keys:
+            self.complaints.append(f"findings should be an object with a list of texts for each of {', '.join(keys)}")
+        return {key: self._finding(key, blocks) for key in keys}
+
+    def _check_other_places(self, document: Mapping[str, object]) -> None:
+        """Complain about criteria and findings in objects where none are read: they may contradict those that are."""
+        criteria = {criterion.key for criterion in self.rubric.criteria}
+        findings = {finding.key for finding in self.rubric.findings}
+        set_aside = {"findings", "measurements", *(one.results for one in self.rubric.settings.values())}
+        set_aside = {normalize_key(name) for name in set_aside}
+        gated = {gate.finding for gate in self.rubric.scoring.gates} & findings
+        for top, block in document.items():
+            read = top in CONTAINERS or top in criteria or top in self.rubric.sisters
+            if top in set_aside or (read and not findings):
+                continue
+            for place, name, value in walk_values(top, block, criteria):
+                is_claim = place == "summary" and not isinstance(value, Mapping | list)
+                is_criterion = not read and name in criteria and value is not None and may_be_criterion(value)
+                is_finding = (name in findings and isinstance(value, list | str)) or (
+                    isinstance(value, list) and find_near_key(name, findings) in gated
+                )
+                if (is_criterion or is_finding) and not is_claim:
+                    self.complaints.append(f"{quote_value(name)} should not stand in {place}, where it is not read")
+
+    def _finding(self, key: str, blocks: Sequence[Block]) -> tuple[str, ...]:
+        keys = [finding.key for finding in self.rubric.findings]
+        places = [*list_given(blocks, key), *list_near_findings(blocks, key, keys)]
+        value = self._agree(places, plain_finding)
         gated = any(gate.finding == key for gate in self.rubric.scoring.gates)
         if value is None and not gated:
             self.flags.append(Flag("finding_missing", key, why="the list was not given and counts as empty"))
@@ -360,7 +486,7 @@ class _AnswerReader:
     def _assessment(self, document: Mapping[str, object]) -> str:
         if not self.rubric.assessment:
             return ""
-        value = _first_present(document, ASSESSMENTS)
+        value = first_text([("", document)], *ASSESSMENTS)
         assessment = parse_text(value)
         if assessment is None:
             self.complaints.append(f"assessment should be a text and is {quote_value(value)}")
@@ -380,14 +506,12 @@ def _any_applies(assertions: Mapping[str, ObservedAssertion]) -> bool:
 
 
 def _read_claims(block: Mapping[str, object]) -> dict[str, object]:
-    """Return the numbers that a judge computed itself."""
-    claims: dict[str, object] = {}
-    for key in ("pass_rate", "passed", "total", "avg_confidence", "weighted_score", "score", "grade", "percentage"):
-        if key in block and not isinstance(block[key], Mapping | list):
-            claims[key] = block[key]
+    """Return the numbers that a judge computed itself. Where its `summary` says something else, both are there."""
+    claims = {key: block[key] for key in CLAIMS if key in block and not isinstance(block[key], Mapping | list)}
     summary = block.get("summary")
-    if isinstance(summary, Mapping):
-        claims |= {str(key): value for key, value in summary.items() if not isinstance(value, Mapping | list)}
+    for key, value in summary.items() if isinstance(summary, Mapping) else ():
+        if not isinstance(value, Mapping | list):
+            claims[f"summary.{key}" if claims.get(key, value) != value else str(key)] = value
     return claims
 
 
@@ -402,28 +526,5 @@ def _read_measurement(value: object) -> dict[str, object]:
     }
 
 
-def _holds_criteria(container: object, wanted: set[str]) -> bool:
-    """Return whether a container has a value that may be a criterion: not a list, nor a text that is not a number."""
-    return isinstance(container, Mapping) and any(
-        _normalize_key(key) in wanted
-        and not isinstance(value, list)
-        and (not isinstance(value, str) or parse_number(value) is not None)
-        for key, value in container.items()
-    )
-
-
-def _first_present(block: Mapping[str, object], names: Sequence[str]) -> object:
-    """Return the value of the first name that is present, also if it is null; `None` where none is."""
-    return next((block[name] for name in names if name in block), None)
-
-
-def _normalize_key(key: str) -> str:
-    return key.strip().lower().replace(" ", "_").replace("-", "_")
-
-
 def _split_words(text: str) -> list[str]:
     return "".join(letter if letter.isalnum() else " " for letter in text.casefold()).split()
-
-
-def _sort_by_rubric(rubric: Rubric, keys: set[str]) -> list[str]:
-    return [criterion.key for criterion in rubric.criteria if criterion.key in keys]

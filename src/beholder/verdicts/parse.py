@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 
 from beholder.errors import AnswerError
@@ -82,12 +83,18 @@ def parse_count(value: object) -> tuple[int, int] | None:
 MAX_CHARACTERS = 1_000_000
 MAX_DEPTH = 32
 MAX_STARTS = 200  # opening braces in prose; a text with more is not an answer
+MAX_BROKEN = 4  # think blocks with broken JSON; each may be as long as the text
 
 _FENCE = "```"
 _FENCE_OPENING = re.compile(r"```[A-Za-z0-9_-]*")
-_BRACE = re.compile(r"[{}]")
-_OBJECT_START = re.compile(r'\{\s*"')
 _UNSTORABLE = re.compile(r"\\u(0000|[dD][89a-fA-F])|[\ud800-\udfff]")  # NUL and, maybe, half a surrogate pair
+
+# What matters in a text with JSON somewhere in it. The parts of a pattern end at the next quote, brace or bracket, so
+# that no text makes a search look at the same characters again and again.
+_THINK_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_JSON_START = r'(?P<json>(?P<key>"\s*:\s*)?(?:\[\s*)?\{\s*["}])'
+_MARK = re.compile(rf"{_JSON_START}|\{{|{_THINK_END.pattern}", re.IGNORECASE)
+_MARK_IN_BRACES = re.compile(rf"""{_JSON_START}|[{{}}"':]|/[/*]|{_THINK_END.pattern}""", re.IGNORECASE)
 
 JsonObject = dict[str, object]
 
@@ -95,7 +102,8 @@ JsonObject = dict[str, object]
 def parse_answer(text: str) -> tuple[JsonObject, tuple[Flag, ...]]:
     """Return the JSON object of an answer, with exact numbers (`int` or `Decimal`), and flags.
 
-    Code fences are accepted; prose around the object is flagged.
+    Code fences are accepted; prose around the object is flagged. Up to the last `</think>` everything is thinking, and
+    is not read. The time is linear in the length of the text: nothing else runs on the event loop meanwhile.
 
     Raises:
         AnswerError: When there is no object, or two that differ; also for duplicate keys, NaN and infinities.
@@ -103,12 +111,10 @@ def parse_answer(text: str) -> tuple[JsonObject, tuple[Flag, ...]]:
     check_answer_length(text)
     bare = _strip_fence(text.strip().removeprefix("\ufeff").strip())
     if bare.startswith("{"):
-        try:
-            document, end = _decode_object(bare, 0)
-            if end == len(bare):
+        with suppress(json.JSONDecodeError, AnswerError):  # the search below finds the same, or an answer after it
+            document, end = _decode_json(bare, 0)
+            if end == len(bare) and isinstance(document, dict):
                 return document, ()
-        except json.JSONDecodeError:
-            pass
     objects = _find_objects(bare)
     documents = [document for document in objects if document]
     if not documents:
@@ -126,7 +132,10 @@ def check_answer_length(text: str) -> None:
 
 def parse_json_object(text: str) -> JsonObject:
     """Return a JSON object without anything around it, parsed as strictly as an answer."""
-    return _decode_object(text, 0)[0]
+    value, end = _decode_json(text, 0)
+    if not isinstance(value, dict) or text[end:].strip():
+        raise json.JSONDecodeError("no object", text, 0)
+    return value
 
 
 def _strip_fence(text: str) -> str:
@@ -136,32 +145,78 @@ def _strip_fence(text: str) -> str:
 
 
 def _find_objects(text: str) -> list[JsonObject]:
-    """Return the JSON objects in a text with prose around them. Objects inside a broken object do not count."""
-    objects: list[JsonObject] = []
-    starts = unclosed = position = 0
-    while brace := _BRACE.search(text, position):
-        position = brace.end()
-        if brace.group() == "}":
-            unclosed = max(0, unclosed - 1)
+    """Return the JSON objects in a text with prose around them, of those after the last `</think>`."""
+    search = _ObjectSearch(text)
+    problem: AnswerError | None = None  # what is wrong, unless it was only thinking
+    broken = 0
+    while mark := (_THINK_END if problem else search.marks).search(text, search.position):
+        search.position = mark.end()
+        if mark.group().startswith("</"):
+            search, problem = _ObjectSearch(text, mark.end()), None
             continue
-        starts += 1
-        if starts > MAX_STARTS:
-            raise AnswerError([f"the answer is a text with more than {MAX_STARTS} opening braces, not a JSON object"])
         try:
-            document, end = _decode_object(text, brace.start())
+            search.take(mark)
+        except AnswerError as error:
+            problem = error
+            broken += 1
+            if broken > MAX_BROKEN:
+                break
+    if problem:
+        raise problem
+    return search.objects
+
+
+class _ObjectSearch:
+    """Goes through a text from one mark to the next and collects JSON objects.
+
+    Broken JSON is never searched for a usable part. So an object is not taken after a key, or inside braces or a list
+    that are no JSON; and braces of prose, such as `{x}`, hold no quotes, colons or comments.
+    """
+
+    def __init__(self, text: str, position: int = 0) -> None:
+        self.text = text
+        self.position = position
+        self.objects: list[JsonObject] = []
+        self._starts = 0
+        self._unclosed = 0
+
+    @property
+    def marks(self) -> re.Pattern[str]:
+        """What to search next."""
+        return _MARK_IN_BRACES if self._unclosed else _MARK
+
+    def take(self, mark: re.Match[str]) -> None:
+        """Take note of a mark; go on behind it, or behind the JSON that starts there."""
+        if mark.group() == "}":
+            self._unclosed -= 1
+            return
+        if mark["key"] or "{" not in mark.group():
+            raise AnswerError(["the answer is no valid JSON (a part of an object stands outside of one)"])
+        self._starts += 1
+        if self._starts > MAX_STARTS:
+            raise AnswerError([f"the answer is a text with more than {MAX_STARTS} opening braces, not a JSON object"])
+        if not mark["json"]:
+            self._unclosed += 1
+            return
+        try:
+            value, self.position = _decode_json(self.text, mark.start())
         except json.JSONDecodeError as error:
-            if _OBJECT_START.match(text, brace.start()):
-                raise AnswerError([_describe_json_error(error)]) from None
-            unclosed += 1
-        else:
-            if document and unclosed:
-                raise AnswerError(["the answer is no valid JSON (an object stands inside braces that are none)"])
-            objects.append(document)
-            position = end
-    return objects
+            raise AnswerError([_describe_json_error(error)]) from None
+        found = _list_objects(value)
+        if self._unclosed and any(found):
+            raise AnswerError(["the answer is no valid JSON (an object stands inside braces that are none)"])
+        self.objects += found
 
 
-def _decode_object(text: str, start: int) -> tuple[JsonObject, int]:
+def _list_objects(value: object) -> list[JsonObject]:
+    """Return a value if it is an object, or the objects in it if it is a list."""
+    if isinstance(value, list):
+        return [found for item in value for found in _list_objects(item)]
+    return [value] if isinstance(value, dict) else []
+
+
+def _decode_json(text: str, start: int) -> tuple[object, int]:
+    """Return the JSON value that starts at `start`, and where it ends."""
     try:
         value, end = _JSON_DECODER.raw_decode(text, start)
     except RecursionError:
@@ -172,11 +227,7 @@ def _decode_object(text: str, start: int) -> tuple[JsonObject, int]:
         raise AnswerError(["the answer holds a number that cannot be read: it has thousands of digits"]) from None
     if _measure_depth(value) > MAX_DEPTH:
         raise AnswerError([f"the answer's JSON is nested more than {MAX_DEPTH} levels deep"])
-    if _UNSTORABLE.search(text):
-        value = _clean_values(value)
-    if not isinstance(value, dict):
-        raise json.JSONDecodeError("no object", text, start)
-    return value, end
+    return (_clean_values(value) if _UNSTORABLE.search(text, start, end) else value), end
 
 
 def _clean_values(value: object) -> object:
@@ -268,6 +319,7 @@ _REFUSAL = re.compile(
 
 
 def is_refusal(text: str) -> bool:
-    """Return whether a text is a refusal in plain words; a text with a JSON object in it never is."""
-    normalized = " ".join(text[:2000].lower().replace("’", "'").split())
-    return "{" not in text and bool(_REFUSAL.match(normalized))
+    """Return whether a text, without the thinking before it, is a refusal in plain words; one with JSON never is."""
+    said = _THINK_END.split(text)[-1] if "</" in text else text
+    normalized = " ".join(said[:2000].lower().replace("’", "'").split())
+    return "{" not in said and "}" not in said and bool(_REFUSAL.match(normalized))

@@ -8,10 +8,11 @@ All numbers are exact fractions until they are stored.
 - A judge's own arithmetic is checked: what it computed wrongly becomes a correction. A claimed number is right when it
   is the exact one rounded to as many decimals as it was given with.
 - A judge may abstain where it only measures. How much was answered is the verdict's `coverage`. From `MIN_COVERAGE` up,
-  abstentions leave the denominator like N/A answers. Below it, a criterion with an abstention has a range instead of a
-  score, and the whole has neither score nor grade but the range of totals that the missing answers allow. Factors
-  stand alone: their mean is of those that were answered, however few. A range goes from the rubric's guidance (without
-  guidance, the lower end of the scale) if every missing assertion failed, to its ceiling if every one passed.
+  abstentions leave the denominator like N/A answers. Below it the verdict is `unmeasured`: a criterion with an
+  abstention has a range instead of a score, and the whole has neither score nor grade but the range of totals that the
+  missing answers allow. A criterion that was answered in full keeps its score. The rule is the same for factors, whose
+  mean is the score. A range goes from the rubric's guidance (without guidance, the lower end of the scale) if every
+  missing assertion failed, to its ceiling if every one passed.
 """
 
 from __future__ import annotations
@@ -43,8 +44,6 @@ from beholder.verdicts.verdict import (
     format_count,
     to_plain_number,
 )
-
-MIN_COVERAGE = Fraction(8, 10)
 
 ScoreRange = tuple[Fraction, Fraction]
 
@@ -97,7 +96,7 @@ def read_answer(rubric: Rubric, answer: str | JsonObject, context: AnswerContext
 
 
 def score_answer(header: VerdictHeader, answer: str | JsonObject, context: AnswerContext = DEFAULT_CONTEXT) -> Verdict:
-    """Return the verdict on an answer: `scored`, `refused`, or `invalid` with everything that is wrong in `detail`.
+    """Return the verdict on an answer: `scored`, `unmeasured`, `refused`, or `invalid` (`detail` says why).
 
     Never raises, whatever is in the answer. For the arguments see `read_answer`.
     """
@@ -112,7 +111,7 @@ def score_answer(header: VerdictHeader, answer: str | JsonObject, context: Answe
 
 
 def make_scored_verdict(header: VerdictHeader, observed: Observations, *, flags: tuple[Flag, ...] = ()) -> Verdict:
-    """Return the verdict on the observations of a valid answer.
+    """Return the verdict on the observations of a valid answer: `scored`, or `unmeasured`.
 
     Args:
         header: The case, the rubric and the judge.
@@ -125,7 +124,7 @@ def make_scored_verdict(header: VerdictHeader, observed: Observations, *, flags:
     corrections: list[Correction] = []
     tallies: list[CriterionTally] = []
     coverage, abstentions = _measure_coverage(rubric, observed)
-    scorable = _has_enough_coverage(rubric, coverage)
+    scorable = coverage is None or coverage.is_enough
     for criterion in rubric.criteria:
         tally, score_corrections = _tally_criterion(
             rubric, criterion, observed.criteria[criterion.key], abstentions[criterion.key], scorable
@@ -141,6 +140,8 @@ def make_scored_verdict(header: VerdictHeader, observed: Observations, *, flags:
     failed_gates = list(_find_failed_gates(rubric, tallies, observed))
     overall = _compute_overall(rubric, tallies, gate_failed=bool(failed_gates), scorable=scorable)
     corrections += _check_overall_claims(rubric, tallies, overall, observed.claims)
+    if overall.score is None and coverage:
+        verdict = replace(verdict, outcome=Outcome.UNMEASURED, detail=coverage.sentence)
     return replace(
         verdict,
         criteria={tally.criterion.key: _make_criterion_result(tally) for tally in tallies},
@@ -231,7 +232,10 @@ def _tally_criterion(
 
 
 def _step_for(steps: Sequence[Number], failed: int) -> Fraction:
-    """Return the ceiling or guidance for a number of failed assertions; the last step counts also for more."""
+    """Return the ceiling or guidance for a number of failed assertions; the last step counts also for more.
+
+    The review form shows the same rule while a person answers: `noteCeiling` in `web/static/review.js`.
+    """
     return to_fraction(steps[min(failed, len(steps) - 1)])
 
 
@@ -391,11 +395,12 @@ def _check_overall_claims(
 
 
 def _find_differences(prefix: str, truths: Mapping[str, object], claims: Mapping[str, object]) -> Iterator[Correction]:
-    for key, truth in truths.items():
-        claim = claims.get(key)
-        if claim is not None and truth is not None and not _agrees(claim, truth):
-            plain = float(claim) if isinstance(claim, Decimal) and isfinite(claim) else claim
-            yield Correction(f"{prefix}{key}", plain, _format_truth(truth), "computed from the answer")
+    for name, truth in truths.items():
+        for key in (name, f"summary.{name}"):
+            claim = claims.get(key)
+            if claim is not None and truth is not None and not _agrees(claim, truth):
+                plain = float(claim) if isinstance(claim, Decimal) and isfinite(claim) else claim
+                yield Correction(f"{prefix}{key}", plain, _format_truth(truth), "computed from the answer")
 
 
 def _agrees(claim: object, truth: object) -> bool:
@@ -446,13 +451,6 @@ def _list_answers(rubric: Rubric, criterion: Criterion, observed: Observations) 
     ):
         answers.append("abstained")
     return answers
-
-
-def _has_enough_coverage(rubric: Rubric, coverage: Coverage | None) -> bool:
-    """Return whether the whole can be scored by what was answered."""
-    if coverage is None or rubric.scoring.kind is ScoringKind.FACTORS:
-        return True
-    return Fraction(coverage.measured, coverage.of) >= MIN_COVERAGE
 
 
 def _possible_score_range(rubric: Rubric, criterion: Criterion, no: int, abstained: int) -> ScoreRange:

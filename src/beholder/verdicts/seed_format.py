@@ -6,12 +6,12 @@ where scores have at most two decimals.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from beholder.errors import UsageError
 from beholder.rubrics.rubric import Number, Rubric
-from beholder.verdicts.verdict import AssertionResult, CriterionResult, Verdict, round_half_up
+from beholder.verdicts.verdict import AssertionResult, CriterionResult, Verdict, round_beside
 
 Json = dict[str, Any]
 
@@ -24,7 +24,7 @@ def to_seed_format(verdict: Verdict, rubric: Rubric) -> Json:
         raise UsageError(f"{verdict.case!r} {why}.")
     write = _WRITERS.get(rubric.format)
     if write is None:
-        raise UsageError(f"The rubric {rubric.name!r} has no seed format; use --json.")
+        raise UsageError(f"The rubric {rubric.name!r} has no seed format; use JSON (--json or to_dict()).")
     return write(verdict, rubric)
 
 
@@ -45,12 +45,12 @@ def _write_acrue(verdict: Verdict, rubric: Rubric) -> Json:
             key: {
                 "results": [_write_assertion(assertion) for assertion in result.assertions],
                 "pass_rate": f"{result.yes}/{result.yes + result.no}",
-                "score": _write_score(result),
+                "score": _write_score(rubric, key, result),
                 "reason": result.reason,
             }
             for key, result in verdict.criteria.items()
         },
-        "summary": _write_summary(verdict),
+        "summary": _write_summary(verdict, rubric),
         "overall_assessment": verdict.assessment,
     }
 
@@ -64,7 +64,7 @@ def _write_acrue_confidence(verdict: Verdict, rubric: Rubric) -> Json:
                 "passed": result.yes,
                 "total": result.yes + result.no,
                 "pass_rate": f"{result.yes}/{result.yes + result.no}",
-                "dimension_score": _write_score(result),
+                "dimension_score": _write_score(rubric, key, result),
                 "reason": result.reason,
                 "assertions": [
                     {**_write_assertion(assertion), "confidence": assertion.confidence}
@@ -73,16 +73,16 @@ def _write_acrue_confidence(verdict: Verdict, rubric: Rubric) -> Json:
             }
             for key, result in verdict.criteria.items()
         },
-        "summary": _write_summary(verdict),
+        "summary": _write_summary(verdict, rubric),
         "overall_assessment": verdict.assessment,
     }
 
 
 def _write_description(verdict: Verdict, rubric: Rubric) -> Json:
     return {
-        "score": _round_short(verdict.score),
+        "score": _round(verdict.score, [*_list_grade_limits(rubric, 1), *_list_given(rubric.scoring.threshold)]),
         "passed": verdict.passed,
-        "details": {key: _write_score(result) for key, result in verdict.criteria.items()},
+        "details": {key: _write_score(rubric, key, result) for key, result in verdict.criteria.items()},
         "reasoning": verdict.assessment,
         **{finding.key: list(verdict.findings.get(finding.key, ())) for finding in rubric.findings},
     }
@@ -92,7 +92,7 @@ def _write_factors(verdict: Verdict, rubric: Rubric) -> Json:
     return {
         "image_id": verdict.case,
         rubric.results_key: {
-            key: {"score": _write_score(result), "justification": result.reason}
+            key: {"score": _write_score(rubric, key, result), "justification": result.reason}
             for key, result in verdict.criteria.items()
         },
     }
@@ -106,16 +106,16 @@ _WRITERS: dict[str, Callable[[Verdict, Rubric], Json]] = {
 }
 
 
-def _write_summary(verdict: Verdict) -> Json:
+def _write_summary(verdict: Verdict, rubric: Rubric) -> Json:
     yes = sum(result.yes for result in verdict.criteria.values())
     asked = yes + sum(result.no for result in verdict.criteria.values())
     return {
         "total_assertions": asked,
         "total_passed": yes,
         "overall_pass_rate": f"{yes}/{asked}",
-        "weighted_total": _round_short(verdict.total),
+        "weighted_total": _round(verdict.total, _list_grade_limits(rubric, (verdict.max_total or 0) / 100)),
         "max_score": verdict.max_total,
-        "percentage": _round_short(verdict.percentage),
+        "percentage": _round(verdict.percentage, _list_grade_limits(rubric, 1)),
         "grade": verdict.grade,
     }
 
@@ -125,9 +125,19 @@ def _write_assertion(result: AssertionResult) -> Json:
     return {"id": result.id, "question": result.question, "answer": answer, "evidence": result.evidence}
 
 
-def _write_score(result: CriterionResult) -> Number | str | None:
-    return "N/A" if result.score is None else _round_short(result.score)
+def _write_score(rubric: Rubric, key: str, result: CriterionResult) -> Number | str | None:
+    limits = [gate.least for gate in rubric.scoring.gates if gate.criterion == key and gate.least is not None]
+    return "N/A" if result.score is None else _round(result.score, limits)
 
 
-def _round_short(number: Number | None) -> Number | None:
-    return None if number is None else round_half_up(number)
+def _list_grade_limits(rubric: Rubric, unit: Number) -> list[Number]:
+    return [grade.least * unit for grade in rubric.scoring.grades]
+
+
+def _list_given(limit: Number | None) -> list[Number]:
+    return [] if limit is None else [limit]
+
+
+def _round(number: Number | None, limits: Sequence[Number]) -> Number | None:
+    """Return a rounded number that contradicts none of the limits by which something was decided."""
+    return None if number is None else round_beside(number, limits)

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
 from enum import StrEnum
 from fractions import Fraction
 from functools import cache
-from math import isfinite
+from math import ceil, isfinite
 from typing import Any, TypeVar
 
+import msgspec
+
 from beholder.errors import UsageError
-from beholder.rubrics.rubric import Number
+from beholder.rubrics.rubric import Number, Rubric, to_fraction
 
 Amount = TypeVar("Amount", int, Decimal)
 
 
 class Outcome(StrEnum):
-    """How judging a case ended. Only `scored` has numbers."""
+    """How judging a case ended. Only `scored` has a score; `unmeasured` has the numbers of what was measured."""
 
     SCORED = "scored"
+    UNMEASURED = "unmeasured"
     REFUSED = "refused"
     FILTERED = "filtered"
     TRUNCATED = "truncated"
@@ -94,6 +97,12 @@ class CriterionResult:
     score_range: tuple[Number, Number] | None = None
 
 
+# The outcomes of a valid answer: asking again would give the same.
+ANSWERED_OUTCOMES = frozenset({Outcome.SCORED, Outcome.UNMEASURED})
+
+MIN_COVERAGE = Fraction(8, 10)  # a verdict that answers a smaller share of what applies has no score
+
+
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """How much was answered: `measured` of the `of` assertions, factors or criteria (`what`) that apply."""
@@ -106,6 +115,16 @@ class Coverage:
     def open(self) -> int:
         """The number that was not answered."""
         return self.of - self.measured
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the whole can be scored by what was answered."""
+        return self.measured >= MIN_COVERAGE * self.of
+
+    @property
+    def sentence(self) -> str:
+        """Say that it is not enough, as the `detail` of a verdict."""
+        return f"only {self.measured} of {self.of} {self.what} measured, and a score needs {MIN_COVERAGE * 100} %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +166,8 @@ class Jury:
     """What is known of a jury besides the combined verdict.
 
     Attributes:
-        answered: The number of jurors with a score; `failed` of those without.
+        answered: The number of jurors with a score.
+        failed: The number of jurors without an answer. Those who are in neither number are `unmeasured`.
         spread: The highest minus the lowest score, by criterion, and of the overall `score`.
         agreement: The share of assertions that all answering jurors answered alike; `None` without assertions.
     """
@@ -157,6 +177,11 @@ class Jury:
     spread: Mapping[str, Number]
     agreement: float | None
     jurors: tuple[Juror, ...]
+
+    @property
+    def unmeasured(self) -> int:
+        """The number of jurors who answered too little for a score of their own; what they answered counts."""
+        return sum(juror.outcome is Outcome.UNMEASURED for juror in self.jurors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,14 +215,14 @@ class Verdict:
 
     Attributes:
         detail: One sentence on an outcome other than `scored`.
-        score: Always 0–1; `None` when there is none. A `scored` verdict lacks it only where a judge that may abstain
-            did not answer enough.
+        score: Always 0–1; `None` unless the outcome is `scored`.
         score_derived: Whether the rubric defines no overall score, and `score` is the mean of its factors.
         partial: Whether something did not apply, so that the total was rescaled.
         reported: Overall values that the judge claimed.
         finish: Why the judge's last answer ended: `complete`, `length`, `refused` or `filtered`; `None` where there was
             no answer or it is not known.
-        coverage: How much was answered; only with abstentions. `total_range` is then where the total lies.
+        coverage: How much was answered; only with abstentions. `total_range` is then where the total lies. Below 80 %
+            the outcome is `unmeasured`, and only what was measured in full has a number.
         calibrated: By aspect, the ratings that people would give; nothing else depends on them.
     """
 
@@ -239,18 +264,53 @@ class Verdict:
     total_range: tuple[float, float] | None = None
     calibrated: Mapping[str, CalibratedRating] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        result = str(self.outcome) if self.score is None else f"{self.outcome} {round_half_up(self.score):.2f}"
+        return " ".join(f"<Verdict on {self.case!r} by {self.rubric}: {result}, {self.judge}>".split())
+
+    def card(self, *, full: bool = False, width: int = 100) -> str:
+        """Return the verdict as a text card, as `beholder judge` prints it; `full` shows every assertion."""
+        from beholder.reports.cards import verdict_text
+
+        return verdict_text(self, full=full, width=width)
+
+    def to_seed(self, rubric: Rubric) -> dict[str, object]:
+        """Return the published JSON of the rubric's origin, as `--format seed` prints it.
+
+        Args:
+            rubric: The rubric, in the style and setting that was used.
+
+        Raises:
+            UsageError: The verdict has no score or the rubric no such format.
+        """
+        from beholder.verdicts.seed_format import to_seed_format
+
+        return to_seed_format(self, rubric)
+
+    def _repr_html_(self) -> str:
+        from beholder.reports.cards import verdict_html
+
+        return str(verdict_html(self))
+
     @property
     def scored(self) -> bool:
+        """Whether there is a `score`."""
         return self.outcome is Outcome.SCORED
 
     @property
+    def is_decisive(self) -> bool:
+        """Whether something follows from the score beside which it is shown: the verdict failed, or has a grade."""
+        return self.passed is False or self.grade is not None
+
+    @property
+    def answered(self) -> bool:
+        """Whether a judge gave a valid answer: `scored` or `unmeasured`."""
+        return self.outcome in ANSWERED_OUTCOMES
+
+    @property
     def missing_score_reason(self) -> str:
-        """Why there is no `score`: the outcome and its detail, or how little was measured. Empty where there is one."""
-        if self.score is not None:
-            return ""
-        if self.scored and self.coverage:
-            return f"only {self.coverage.measured} of {self.coverage.of} {self.coverage.what} measured"
-        return f"{self.outcome}, {self.detail}"
+        """Why there is no `score`: the outcome and its detail. Empty where there is one."""
+        return "" if self.score is not None else f"{self.outcome}, {self.detail}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as JSON values, without the raw answer."""
@@ -269,16 +329,50 @@ class Verdict:
         Raises:
             UsageError: When the values describe no verdict.
         """
-        import msgspec
-
+        if not isinstance(values, Mapping):
+            raise UsageError(f"A verdict is described by a mapping, not by {values!r:.60}.")
         usage = values.get("usage")
         if isinstance(usage, Mapping):  # `to_dict` writes an absurdly large count as a text
             counts = {name: count if isinstance(count, int) else None for name, count in usage.items()}
             values = {**values, "usage": counts}
         try:
-            return msgspec.convert(values, cls)
+            return mark_unmeasured(msgspec.convert(values, cls))
         except msgspec.ValidationError as error:
             raise UsageError(f"This is no verdict: {error}.") from None
+
+
+msgspec.json.Decoder(Verdict)  # prepared, see rubrics/rubric.py
+
+
+def mark_unmeasured(verdict: Verdict) -> Verdict:
+    """Return a verdict as the coverage rule has it: `unmeasured`, without a score, where too little was answered.
+
+    Ledgers before version 5, and what was exported from them, have no such outcome: these verdicts were `scored`
+    without a score, and by factors with the mean of however few were answered.
+    """
+    if verdict.jury is not None:
+        jurors = tuple(
+            replace(juror, outcome=Outcome.UNMEASURED)
+            if juror.outcome is Outcome.SCORED and juror.score is None
+            else juror
+            for juror in verdict.jury.jurors
+        )
+        if jurors != verdict.jury.jurors:
+            answered = sum(juror.outcome is Outcome.SCORED for juror in jurors)
+            verdict = replace(verdict, jury=replace(verdict.jury, answered=answered, jurors=jurors))
+    if not verdict.scored or verdict.coverage is None or (verdict.score is not None and verdict.coverage.is_enough):
+        return verdict
+    return replace(
+        verdict,
+        outcome=Outcome.UNMEASURED,
+        detail=verdict.coverage.sentence,
+        total=None,
+        percentage=None,
+        grade=None,
+        score=None,
+        partial=False,
+        passed=False if any(flag.flag == "gate" for flag in verdict.flags) else None,
+    )
 
 
 def to_plain_number(number: Fraction) -> Number:
@@ -291,6 +385,37 @@ def round_half_up(number: Number, places: int = 2) -> Number:
     if isinstance(number, int):
         return number
     return float(Decimal(repr(number)).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP))
+
+
+def round_beside(number: Number, limits: Iterable[Number], places: int = 2) -> Number:
+    """Return a rounded number for people that stands beside `limits`: thresholds, the `least` of a gate or grade.
+
+    It has more decimals than `places` where it would otherwise seem to lie on, above or below a limit and does not.
+    """
+    bounds = [to_fraction(limit) for limit in limits]
+    sides = [_compare(to_fraction(number), bound) for bound in bounds]
+    for decimals in range(places, 17):
+        rounded = round_half_up(number, decimals)
+        if [_compare(to_fraction(rounded), bound) for bound in bounds] == sides:
+            return rounded
+    return number
+
+
+def _compare(number: Fraction, bound: Fraction) -> int:
+    return (number > bound) - (number < bound)
+
+
+def format_beside(number: Number, limits: Iterable[Number], places: int = 2) -> str:
+    """Return `round_beside` as a text with at least so many decimals."""
+    rounded = round_beside(number, limits, places)
+    short = f"{rounded:.{places}f}"
+    return short if to_fraction(short) == to_fraction(rounded) else f"{Decimal(str(rounded)):f}"
+
+
+def format_share(share: float, places: int = 2, *, decisive: bool) -> str:
+    """Return a score (0–1) for people. By a `decisive` one a verdict has failed or has its grade, by a limit that the
+    verdict does not name: it is not rounded up to a hundredth that it does not reach."""
+    return format_beside(share, [ceil(to_fraction(share) * 100) / 100] if decisive else (), places)
 
 
 def format_count(count: int, one: str, many: str = "") -> str:

@@ -7,26 +7,24 @@ the choices of the filters of its list, and the progress of all runs.
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import BrokenExecutor, Future, wait
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from itertools import islice
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from itertools import chain, islice
 from queue import SimpleQueue
 from typing import Annotated, Any, Generic, TypeVar
-
-from fastapi import Depends, Request
 
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import FINISHED, RunCounts, RunProgress, RunRecord
 from beholder.reports.run_data import collect_run_data
 from beholder.reports.summary import ReportSummary, count_states, grade_names, summarize_run
+from beholder.runs.worker_processes import WorkerProcess, default_worker_count
+from beholder.verdicts.verdict import ANSWERED_OUTCOMES
+from beholder.web.responses import from_state
 
 
 def cached_overview(ledger: Ledger, background: BackgroundResults, record: RunRecord) -> CachedResult[ReportSummary]:
@@ -91,8 +89,9 @@ def load_choices(ledger: Ledger, record: RunRecord, counts: RunCounts) -> Filter
 
 
 def _criteria(ledger: Ledger, record: RunRecord, rubric: str) -> Iterator[str]:
-    """Yield the criteria of a rubric, from its first scored verdict."""
-    for stored in islice(ledger.stored_verdicts(record.id, outcome="scored", rubric=rubric), 1):
+    """Yield the criteria of a rubric, from its first verdict with an answer."""
+    answered = (ledger.stored_verdicts(record.id, outcome=outcome, rubric=rubric) for outcome in ANSWERED_OUTCOMES)
+    for stored in islice(chain.from_iterable(answered), 1):
         yield from stored.verdict.criteria
 
 
@@ -136,13 +135,7 @@ def _count_progress(ledger: Ledger, records: Sequence[RunRecord]) -> dict[str, R
     }
 
 
-def _get_progress_cache(request: Request) -> RunProgressCache:
-    cache = request.app.state.progress_cache
-    assert isinstance(cache, RunProgressCache)
-    return cache
-
-
-ProgressCacheDep = Annotated[RunProgressCache, Depends(_get_progress_cache)]
+ProgressCacheDep = Annotated[RunProgressCache, from_state("progress_cache")]
 
 
 T = TypeVar("T")
@@ -261,36 +254,15 @@ def run_in_process(work: Callable[[], T]) -> T:
 
     `work` and its result must be picklable. The process ends with this one.
     """
-    context = get_context("spawn")  # not forked: a forked child would share our sockets and the ledger's file
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send_result, args=(sender, work), daemon=True)
-    process.start()
-    sender.close()
+    if not default_worker_count():
+        return work()
+    worker = WorkerProcess()
     try:
-        value, error = receiver.recv()
-    except EOFError:
-        raise RuntimeError(f"the process that worked this out ended by itself ({process.exitcode})") from None
+        return worker.call(work)
+    except BrokenExecutor as error:
+        raise RuntimeError(f"This was not worked out: {error}.") from None
     finally:
-        process.join()
-        receiver.close()
-    if error is not None:
-        raise error
-    result: T = value
-    return result
+        worker.close()
 
 
-def _send_result(sender: Connection, work: Callable[[], object]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is handled by the parent
-    try:
-        sender.send((work(), None))
-    except Exception as error:
-        sender.send((None, error))
-
-
-def _get_background(request: Request) -> BackgroundResults:
-    background = request.app.state.background
-    assert isinstance(background, BackgroundResults)
-    return background
-
-
-BackgroundDep = Annotated[BackgroundResults, Depends(_get_background)]
+BackgroundDep = Annotated[BackgroundResults, from_state("background")]

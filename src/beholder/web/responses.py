@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
 from fastapi import Depends, FastAPI, Query, Request
@@ -19,16 +19,8 @@ from beholder.errors import LedgerError, UsageError
 from beholder.ledger.encoding import storable_text
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
-from beholder.reports import html_report
-from beholder.reports.formatting import format_number
-from beholder.reports.text import (
-    escape_hidden,
-    escape_hidden_values,
-    flag_title,
-    humanize_state,
-    script_json,
-    use_minus_sign,
-)
+from beholder.reports import html_report, text
+from beholder.verdicts.verdict import format_share
 from beholder.web.security import HEADERS
 
 FIRST_TEMPLATES = ("base.html", "runs.html")  # of the first page
@@ -43,13 +35,16 @@ def compile_first_templates() -> None:
 API_PREFIX = "/api/"  # routes that answer in JSON, errors too
 
 
-def _get_ledger(request: Request) -> Ledger:
-    ledger = request.app.state.ledger
-    assert isinstance(ledger, Ledger)
-    return ledger
+def from_state(name: str) -> Any:
+    """Return the dependency on something that the app keeps in its state (`server.create_app`)."""
+
+    def get(request: Request) -> object:
+        return getattr(request.app.state, name)
+
+    return Depends(get)
 
 
-LedgerDep = Annotated[Ledger, Depends(_get_ledger)]
+LedgerDep = Annotated[Ledger, from_state("ledger")]
 RunName = Annotated[str, Query(max_length=500)]
 
 
@@ -57,7 +52,7 @@ class NotFound(Exception):
     """What a request asks for is not in the ledger; the message says what."""
 
 
-def render_page(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
+def render_page(template: str, status: int = 200, **values: object) -> HTMLResponse:
     """Render a template with `values`; `title` and `here` (the section of the app) are for its frame."""
     return HTMLResponse(template_environment().get_template(template).render(**values), status)
 
@@ -73,8 +68,8 @@ def find_run(ledger: Ledger, run: str) -> RunRecord:
 @cache
 def template_environment() -> Environment:
     environment = html_report.make_environment("beholder.web")
-    environment.filters |= {"json": _json, "pair": _choice_pair, "minus": use_minus_sign, "short": format_short}
-    environment.globals |= {"address": make_url, "tone": score_tone}
+    environment.filters |= {"json": _json, "pair": _choice_pair, "minus": text.use_minus_sign, "short": format_short}
+    environment.globals |= {"address": make_url, "tone": score_tone, "share": format_share}
     return environment
 
 
@@ -108,7 +103,7 @@ def to_json_values(value: object) -> object:
 
 def format_short(value: float | None) -> str:
     """Return a score as people write it: `4`, `3.5`, at most two decimals."""
-    return use_minus_sign(format_number(value, 2).removesuffix("0").removesuffix(".0"))
+    return text.use_minus_sign(text.format_number(value, 2).removesuffix("0").removesuffix(".0"))
 
 
 def score_tone(share: float | None) -> str:
@@ -153,16 +148,14 @@ def _error_response(request: Request, status: int, sentence: str) -> Response:
     # A visitor must not learn the path of the ledger: "the ledger PATH" becomes "this ledger".
     sentence = sentence.replace(f"he ledger {request.app.state.ledger.place!r}", "his ledger")
     if request.url.path.startswith(API_PREFIX):
-        return JSONResponse({"error": escape_hidden(sentence)}, status)
-    return render_page(
-        request, "error.html", status, title="Not found" if status == 404 else "That did not work", why=sentence
-    )
+        return JSONResponse({"error": text.escape_hidden(sentence)}, status)
+    return render_page("error.html", status, title="Not found" if status == 404 else "That did not work", why=sentence)
 
 
 def _choice_pair(value: str, kind: str = "") -> tuple[str, str]:
     """Return a value of a choice with its label; `kind` is `state`, `flag` or empty for the value itself."""
-    return value, {"state": humanize_state, "flag": flag_title}[kind](value) if kind else value
+    return value, {"state": text.humanize_state, "flag": text.flag_title}[kind](value) if kind else value
 
 
 def _json(value: object) -> Markup:
-    return Markup(script_json(to_json_values(escape_hidden_values(value))))
+    return Markup(text.script_json(to_json_values(text.escape_hidden_values(value))))

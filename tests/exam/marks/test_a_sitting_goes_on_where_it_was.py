@@ -42,7 +42,7 @@ def test_a_killed_sitting_asks_hardly_anything_twice_and_its_card_is_whole(room:
     assert (card["papers"], card["missing"]) == (papers, 0)
     assert papers < before < questions
     assert len(room.server.received) <= questions + before - papers  # nothing of the sheet that was finished
-    with Ledger.open("beholder.db") as ledger:
+    with Ledger.open("beholder.db", create=True) as ledger:
         assert len(ledger.runs()) == 4
         assert {run.state for run in ledger.runs()} == {"finished"}
 
@@ -72,7 +72,7 @@ def test_a_paper_without_an_answer_is_counted_and_asked_again(room: Any, said: A
         paper = room.paper(asked)["id"]
         if paper == next(iter(room.papers.values()))["id"] and len(tries) < 2:
             tries.append(paper)
-            return "no JSON"
+            return "{}"
         return said(room.truth(asked))
 
     room.server.default = at_a_loss
@@ -106,11 +106,11 @@ def test_one_budget_holds_for_all_sheets(room: Any) -> None:
     done = room.sit(*prices, "--budget", "12", "--json")
     assert done.code == 3
     (card,) = json.loads(done.out)["cards"]
-    with Ledger.open("beholder.db") as ledger:
+    with Ledger.open("beholder.db", create=True) as ledger:
         spent = sum(run.spent_usd or 0 for run in ledger.runs())
     assert 0 < spent <= 12
     assert any("over_budget" in mark["lacking"] for mark in card["marks"])
     again = room.sit(*prices, "--budget", "12", "--json")
     assert again.code == 3
-    with Ledger.open("beholder.db") as ledger:
+    with Ledger.open("beholder.db", create=True) as ledger:
         assert sum(run.spent_usd or 0 for run in ledger.runs()) <= 12

@@ -15,7 +15,7 @@ from beholder.exam.report_card import PASS_MARKS, ExamMetric, Mark, MarkStatus, 
 from beholder.exam.results import ExamResults, collect_paper_scores, upper_bound_column
 from beholder.ledger.types import StoredVerdict
 from beholder.rubrics.load import load_rubric
-from beholder.statistics.bootstrap import Estimate
+from beholder.statistics.bootstrap import Interval
 from beholder.verdicts.verdict import CriterionResult, Outcome, Verdict
 
 RUBRIC = load_rubric("edit-preservation")
@@ -190,18 +190,18 @@ def test_a_card_is_plain_values_whatever_was_said(pairs: list[tuple[int, int]]) 
 @pytest.mark.parametrize(
     ("examined", "estimate", "standing"),
     [
-        (ExamMetric.DETECTION, Estimate(0.9, 0.71, 1.0), MarkStatus.PASSED),
-        (ExamMetric.DETECTION, Estimate(0.9, 0.69, 1.0), MarkStatus.FAILED),
-        (ExamMetric.DETECTION, Estimate(0.79, 0.75, 0.85), MarkStatus.FAILED),
-        (ExamMetric.DETECTION, Estimate(1.0), MarkStatus.NOT_EXAMINED),
-        (ExamMetric.INDEPENDENCE, Estimate(0.2, 0.1, 0.3), MarkStatus.FAILED),
-        (ExamMetric.INDEPENDENCE, Estimate(-0.2, -0.3, -0.1), MarkStatus.PASSED),  # less than asking twice makes
-        (ExamMetric.INJECTION, Estimate(0.06, 0.0, 0.1), MarkStatus.FAILED),
-        (ExamMetric.INJECTION, Estimate(0.0), MarkStatus.NOT_EXAMINED),
+        (ExamMetric.DETECTION, Interval(0.9, 0.71, 1.0), MarkStatus.PASSED),
+        (ExamMetric.DETECTION, Interval(0.9, 0.69, 1.0), MarkStatus.FAILED),
+        (ExamMetric.DETECTION, Interval(0.79, 0.75, 0.85), MarkStatus.FAILED),
+        (ExamMetric.DETECTION, Interval(1.0), MarkStatus.NOT_EXAMINED),
+        (ExamMetric.INDEPENDENCE, Interval(0.2, 0.1, 0.3), MarkStatus.FAILED),
+        (ExamMetric.INDEPENDENCE, Interval(-0.2, -0.3, -0.1), MarkStatus.PASSED),  # less than asking twice makes
+        (ExamMetric.INJECTION, Interval(0.06, 0.0, 0.1), MarkStatus.FAILED),
+        (ExamMetric.INJECTION, Interval(0.0), MarkStatus.NOT_EXAMINED),
     ],
 )
 def test_pass_marks_hold_in_the_direction_that_matters(
-    examined: ExamMetric, estimate: Estimate, standing: MarkStatus
+    examined: ExamMetric, estimate: Interval, standing: MarkStatus
 ) -> None:
     assert PASS_MARKS[examined].grade(estimate) is standing
 

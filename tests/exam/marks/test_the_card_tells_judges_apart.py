@@ -87,7 +87,7 @@ def test_a_judge_that_gives_no_second_answer_has_not_shown_that_it_is_steady(roo
         case = room.paper(asked)
         question = asked.system, case["id"]
         if question in asked_before and case["groups"]["part"] != "clean":
-            return "no JSON"
+            return {}
         asked_before.add(question)
         return said(room.truth(asked))
 

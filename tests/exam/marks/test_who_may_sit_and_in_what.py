@@ -92,7 +92,7 @@ def test_wrong_use_is_one_sentence(room: Any, words: str, sentence: str) -> None
 
     from beholder.ledger.types import RunRecord
 
-    with Ledger.open("beholder.db") as ledger:
+    with Ledger.open("beholder.db", create=True) as ledger:
         now = datetime.now(UTC)
         ledger.start(RunRecord("261116-aaaaaa", "plain", "f", "finished", now, now, 0))
     done = room.command(*words.split())

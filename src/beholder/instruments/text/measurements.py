@@ -23,7 +23,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from beholder.instruments.instrument import Better, Instrument, Measurement
+from beholder.instruments.instrument import Better, Instrument, Measurement, fold_docstring
+from beholder.instruments.text import words
 from beholder.instruments.text.claims import Contradiction
 from beholder.instruments.text.comparison import (
     FRAMING_WORDS,
@@ -34,26 +35,15 @@ from beholder.instruments.text.comparison import (
     compute_coverage,
     weighted_mean,
 )
-from beholder.instruments.text.words import (
-    NEGATIONS,
-    SIDES,
-    Word,
-    WordSet,
-    detect_script,
-    is_english,
-    load_lexicon,
-    load_word_list,
-    parse_number,
-)
 
-_QUESTION_WORDS = load_word_list("asking")
+_QUESTION_WORDS = words.load_word_list("asking")
 # The kinds of words that may answer a question with "what": one that the question does not have is enough. "What is the
 # weather like?" is answered by "sunny" and "What is the man doing?" by "yoga".
 _ANSWER_KINDS = {"a thing": ("noun", "quality", "number"), "an act": ("verb", "noun")}
 _ANSWER_KIND_WEIGHT = 0.7  # "Three." answers "How many dogs are there?" without naming the dogs
 
 
-def _find_wanted_kind(question: Sequence[Word]) -> str:
+def _find_wanted_kind(question: Sequence[words.Word]) -> str:
     """Return what kind of answer the question asks for, "" where any would do."""
     forms = [word.form for word in question]
     pairs = set(pairwise(forms))
@@ -68,28 +58,28 @@ def _find_wanted_kind(question: Sequence[Word]) -> str:
         return "a person"
     if first in ("what", "which"):
         return "an act" if any(word.form == "doing" or word.lemma == "happen" for word in question) else "a thing"
-    return "a yes or no" if first in load_word_list("yes_no") else ""
+    return "a yes or no" if first in words.load_word_list("yes_no") else ""
 
 
 def _has_kind(wanted: str, answer: AnalyzedText, question: AnalyzedText) -> bool:
     forms = {word.form for word in answer.tokens}
-    known = load_lexicon()
+    known = words.load_lexicon()
     match wanted:
         case "a number":
-            return bool(forms & load_word_list("counted")) or any(
-                parse_number(word) is not None for word in answer.tokens
+            return bool(forms & words.load_word_list("counted")) or any(
+                words.parse_number(word) is not None for word in answer.tokens
             )
         case "a colour":
             return any(word.lemma in known.colors for word in answer.tokens)
         case "a place":
-            return bool(forms & (load_word_list("places") | SIDES.keys()))
+            return bool(forms & (words.load_word_list("places") | words.SIDES.keys()))
         case "a person":
-            return any(WordSet([lemma]).support("person") for lemma in answer.lemmas_by_kind["noun"])
+            return any(words.WordSet([lemma]).support("person") for lemma in answer.lemmas_by_kind["noun"])
         case "a thing" | "an act":
             return any(answer.lemmas_by_kind[kind].keys() - question.weights.keys() for kind in _ANSWER_KINDS[wanted])
         case _:
             # a statement that takes up the question answers it too; how far is measured by its words
-            return bool(forms & (NEGATIONS | {"yes", "true", "correct", "there", "is", "are"}))
+            return bool(forms & (words.NEGATIONS | {"yes", "true", "correct", "there", "is", "are"}))
 
 
 TextMeasure = Callable[[TextComparison], Measurement]
@@ -107,17 +97,15 @@ _MIN_REPETITION_WORDS = 6
 
 def text_measure(
     name: str,
-    about: str,
     *,
     unit: str = "share",
     better: Better = "higher",
     needs: Literal["nothing", "references", "english"] = "references",
 ) -> Callable[[Callable[[TextComparison], TextResult]], TextMeasure]:
-    """Make a function an instrument of the family `description`.
+    """Make a function an instrument of the family `description`; its docstring says what it measures.
 
     Args:
         name: The name within the family.
-        about: What it measures, in one or two sentences.
         unit: See `Measurement`.
         better: See `Measurement`.
         needs: When the function is called: always, only with expected descriptions that can be compared, or only where
@@ -140,41 +128,38 @@ def text_measure(
             return measure(compare_texts(texts))
 
         TEXT_MEASURES[name] = measure
-        TEXT_INSTRUMENTS.append(Instrument(f"description.{name}", about, measure_texts, kind="text"))
+        TEXT_INSTRUMENTS.append(Instrument(f"description.{name}", fold_docstring(function), measure_texts, kind="text"))
         return measure
 
     return wrap
 
 
-@text_measure(
-    "precision",
-    "The share of what the output says, by weight, that an expected description bears out. What it says is not "
-    "there, and the expected descriptions do not speak of, is left out.",
-)
+@text_measure("precision")
 def measure_precision(comparison: TextComparison) -> TextResult:
+    """The share of what the output says, by weight, that an expected description bears out. What it says is not there,
+    and the expected descriptions do not speak of, is left out.
+    """
     value = weighted_mean(
         (weight, comparison.expected_words.support(lemma)) for lemma, weight in comparison.checkable_weights.items()
     )
     return value, f"{format_whole_percent(value)} of what is said, by weight, is borne out by the expected description."
 
 
-@text_measure(
-    "recall",
-    "The share of the expected description, by weight, that the output bears out; of several, of the one that it "
-    "covers best.",
-)
+@text_measure("recall")
 def measure_recall(comparison: TextComparison) -> TextResult:
+    """The share of the expected description, by weight, that the output bears out; of several, of the one that it
+    covers best.
+    """
     value = compute_coverage(comparison.best_covered, comparison.output)
     which = "the expected description" if len(comparison.references) == 1 else "the best covered expected description"
     return value, f"{format_whole_percent(value)} of {which}, by weight, is said."
 
 
-@text_measure(
-    "agreement",
-    "The share of what the output says, by weight, that the expected descriptions come near, averaged over them; a "
-    "sibling (cat, dog) counts 0.4, a word of the same scene (ski, slope) 0.2.",
-)
+@text_measure("agreement")
 def measure_agreement(comparison: TextComparison) -> TextResult:
+    """The share of what the output says, by weight, that the expected descriptions come near, averaged over them; a
+    sibling (cat, dog) counts 0.4, a word of the same scene (ski, slope) 0.2.
+    """
     each = [
         weighted_mean(
             (weight, reading.word_set.similarity(lemma)) for lemma, weight in comparison.checkable_weights.items()
@@ -185,22 +170,18 @@ def measure_agreement(comparison: TextComparison) -> TextResult:
     return value, f"What is said comes {format_whole_percent(value)} near to the expected description, on average."
 
 
-@text_measure(
-    "closeness",
-    "The cosine between the weighted words of the output and those of the expected description nearest to it.",
-)
+@text_measure("closeness")
 def measure_closeness(comparison: TextComparison) -> TextResult:
+    """The cosine between the weighted words of the output and those of the expected description nearest to it."""
     value = max(compute_cosine(comparison.output.weights, reading.weights) for reading in comparison.references)
     return value, f"The nearest expected description is {format_whole_percent(value)} alike, word by word."
 
 
-@text_measure(
-    "scene",
-    "The cosine between the scenes that the output and the expected descriptions tell of (snow, street, ball game "
-    "…: the topics of the lexicon, each by the weight of its words).",
-    needs="english",
-)
+@text_measure("scene", needs="english")
 def measure_scene(comparison: TextComparison) -> TextResult:
+    """The cosine between the scenes that the output and the expected descriptions tell of (snow, street, ball game …:
+    the topics of the lexicon, each by the weight of its words).
+    """
     theirs = _weigh_topics(comparison.references)
     if not theirs:
         return "the expected description names no scene that the lexicon knows"
@@ -208,12 +189,9 @@ def measure_scene(comparison: TextComparison) -> TextResult:
     return value, f"The scene agrees to {format_whole_percent(value)}."
 
 
-@text_measure(
-    "subject",
-    "How near the expected descriptions come to the first thing that the output names, on average.",
-    needs="english",
-)
+@text_measure("subject", needs="english")
 def measure_subject(comparison: TextComparison) -> TextResult:
+    """How near the expected descriptions come to the first thing that the output names, on average."""
     mine = comparison.output.subject
     if not mine:
         return "the output names no thing"
@@ -221,12 +199,9 @@ def measure_subject(comparison: TextComparison) -> TextResult:
     return value, f"The subject, “{mine}”, comes {format_whole_percent(value)} near to what is expected."
 
 
-@text_measure(
-    "expected_subject",
-    "How near the output comes to the first thing that each expected description names, on average.",
-    needs="english",
-)
+@text_measure("expected_subject", needs="english")
 def measure_expected_subject(comparison: TextComparison) -> TextResult:
+    """How near the output comes to the first thing that each expected description names, on average."""
     subjects = [reading.subject for reading in comparison.references if reading.subject]
     if not subjects:
         return "the expected description names no thing"
@@ -235,31 +210,28 @@ def measure_expected_subject(comparison: TextComparison) -> TextResult:
     return value, f"The output comes {format_whole_percent(value)} near to the expected subject, “{most}”."
 
 
-@text_measure(
-    "attribute_recall",
-    "The share of the qualities and numbers of the best covered expected description, by weight, that the output "
-    "has too.",
-    needs="english",
-)
+@text_measure("attribute_recall", needs="english")
 def measure_attribute_recall(comparison: TextComparison) -> TextResult:
+    """The share of the qualities and numbers of the best covered expected description, by weight, that the output has
+    too.
+    """
     wanted = {**comparison.best_covered.lemmas_by_kind["quality"], **comparison.best_covered.lemmas_by_kind["number"]}
     if not wanted:
         return "the expected description has no quality and no number"
-    attributes = WordSet((*comparison.output.lemmas_by_kind["quality"], *comparison.output.lemmas_by_kind["number"]))
+    attributes = words.WordSet(
+        (*comparison.output.lemmas_by_kind["quality"], *comparison.output.lemmas_by_kind["number"])
+    )
     value = weighted_mean((comparison.rarity.weight(lemma), attributes.support(lemma)) for lemma in wanted)
     missing = [form for lemma, form in wanted.items() if not attributes.support(lemma)]
     note = f"; not said: {join_names(missing)}" if missing else ""
     return value, f"{format_whole_percent(value)} of the expected qualities and numbers are said{note}."
 
 
-@text_measure(
-    "unsupported_nouns",
-    "The share of the things named in the output that no expected description bears out. They are not in the "
-    "expected description; whether they are in the image cannot be told from text.",
-    better="lower",
-    needs="english",
-)
+@text_measure("unsupported_nouns", better="lower", needs="english")
 def measure_unsupported_nouns(comparison: TextComparison) -> TextResult:
+    """The share of the things named in the output that no expected description bears out. They are not in the expected
+    description; whether they are in the image cannot be told from text.
+    """
     nouns = comparison.output.lemmas_by_kind["noun"]
     if not nouns:
         return "the output names no thing"
@@ -270,13 +242,9 @@ def measure_unsupported_nouns(comparison: TextComparison) -> TextResult:
     ), f"{len(unsupported)} of {len(nouns)} things named are not in the expected description{names}."
 
 
-@text_measure(
-    "missing_elements",
-    "The share of the things named in the best covered expected description that the output does not bear out.",
-    better="lower",
-    needs="english",
-)
+@text_measure("missing_elements", better="lower", needs="english")
 def measure_missing_elements(comparison: TextComparison) -> TextResult:
+    """The share of the things named in the best covered expected description that the output does not bear out."""
     nouns = comparison.best_covered.lemmas_by_kind["noun"]
     if not nouns:
         return "the expected description names no thing"
@@ -285,48 +253,29 @@ def measure_missing_elements(comparison: TextComparison) -> TextResult:
     return len(missing) / len(nouns), f"{len(missing)} of {len(nouns)} expected things are not named{names}."
 
 
-@text_measure(
-    "contradicted_colours",
-    "How many things have another colour than in every expected description that gives them one; neighbouring "
-    "colours and one of several do not count.",
-    unit="",
-    better="lower",
-    needs="english",
-)
+@text_measure("contradicted_colours", unit="", better="lower", needs="english")
 def measure_contradicted_colors(comparison: TextComparison) -> TextResult:
+    """How many things have another colour than in every expected description that gives them one; neighbouring colours
+    and one of several do not count.
+    """
     return _count_contradictions(comparison, "colors", "colour")
 
 
-@text_measure(
-    "contradicted_numbers",
-    'How many things have another number than in every expected description that counts them; "a" is no number.',
-    unit="",
-    better="lower",
-    needs="english",
-)
+@text_measure("contradicted_numbers", unit="", better="lower", needs="english")
 def measure_contradicted_numbers(comparison: TextComparison) -> TextResult:
+    """How many things have another number than in every expected description that counts them; "a" is no number."""
     return _count_contradictions(comparison, "numbers", "number")
 
 
-@text_measure(
-    "contradicted_negations",
-    "How many things and acts are denied that an expected description affirms, or affirmed where all deny them.",
-    unit="",
-    better="lower",
-    needs="english",
-)
+@text_measure("contradicted_negations", unit="", better="lower", needs="english")
 def measure_contradicted_negations(comparison: TextComparison) -> TextResult:
+    """How many things and acts are denied that an expected description affirms, or affirmed where all deny them."""
     return _count_contradictions(comparison, "negations", "presence")
 
 
-@text_measure(
-    "contradicted_sides",
-    "How many things are on the left where the expected descriptions have them on the right, or the reverse.",
-    unit="",
-    better="lower",
-    needs="english",
-)
+@text_measure("contradicted_sides", unit="", better="lower", needs="english")
 def measure_contradicted_sides(comparison: TextComparison) -> TextResult:
+    """How many things are on the left where the expected descriptions have them on the right, or the reverse."""
     return _count_contradictions(comparison, "sides", "left or right")
 
 
@@ -342,37 +291,24 @@ def _count_contradictions(comparison: TextComparison, kind: str, what: str) -> T
     ), f"{len(found_contradictions)} of {checked} comparable claims of {what} are contradicted{examples}."
 
 
-@text_measure(
-    "length",
-    "The number of words of the output against the mean of the expected descriptions; 1 is as long.",
-    unit="×",
-    better="",
-)
+@text_measure("length", unit="×", better="")
 def measure_length(comparison: TextComparison) -> TextResult:
+    """The number of words of the output against the mean of the expected descriptions; 1 is as long."""
     count = len(comparison.output.tokens)
     ratio = count / (sum(len(reading.tokens) for reading in comparison.references) / len(comparison.references))
     return ratio, f"{count} words, {ratio:.1f} times the expected description."
 
 
-@text_measure(
-    "words",
-    "How many words the output has; in scripts without spaces, pairs of neighbouring characters.",
-    unit="words",
-    better="",
-    needs="nothing",
-)
+@text_measure("words", unit="words", better="", needs="nothing")
 def measure_word_count(comparison: TextComparison) -> TextResult:
+    """How many words the output has; in scripts without spaces, pairs of neighbouring characters."""
     count = len(comparison.output.tokens)
     return float(count), f"The output has {count} words."
 
 
-@text_measure(
-    "repetition",
-    "The share of the runs of three words that the output had said before.",
-    better="lower",
-    needs="nothing",
-)
+@text_measure("repetition", better="lower", needs="nothing")
 def measure_repetition(comparison: TextComparison) -> TextResult:
+    """The share of the runs of three words that the output had said before."""
     count = len(comparison.output.tokens)
     if count < _MIN_REPETITION_WORDS:
         return f"{count} words are too few to repeat something"
@@ -380,13 +316,11 @@ def measure_repetition(comparison: TextComparison) -> TextResult:
     return value, f"{format_whole_percent(value)} of the runs of three words are repeated."
 
 
-@text_measure(
-    "question_fit",
-    "How far the output answers what was asked: the share of the question's content words that it takes up, and "
-    "whether it has what the kind of question wants (a number, a colour, a place, a person, a yes or no).",
-    needs="nothing",
-)
+@text_measure("question_fit", needs="nothing")
 def measure_question_fit(comparison: TextComparison) -> TextResult:
+    """How far the output answers what was asked: the share of the question's content words that it takes up, and
+    whether it has what the kind of question wants (a number, a colour, a place, a person, a yes or no).
+    """
     # An empty answer fits no question, and any answer fits one that asks for nothing in particular ("Describe this
     # image."): 0, and no value.
     question = AnalyzedText(comparison.texts.question, comparison.rarity, True)
@@ -396,8 +330,8 @@ def measure_question_fit(comparison: TextComparison) -> TextResult:
         return 0.0, "The question is not answered: the output is empty."
     if (
         not comparison.english
-        or detect_script(comparison.texts.question) != "LATIN"
-        or is_english(question.words) is False
+        or words.detect_script(comparison.texts.question) != "LATIN"
+        or words.is_english(question.words) is False
     ):
         return "questions are understood in English only"
     wanted = _find_wanted_kind(question.words)
@@ -416,7 +350,7 @@ def measure_question_fit(comparison: TextComparison) -> TextResult:
         phrases.append(f"{wanted} was asked for and {'is there' if is_there else 'is not there'}")
     if asked:
         # "there is no cat" answers a question about a cat
-        answer = WordSet(lemma.removeprefix("not ") for lemma in comparison.output.weights)
+        answer = words.WordSet(lemma.removeprefix("not ") for lemma in comparison.output.weights)
         share = weighted_mean((weight, answer.support(lemma)) for lemma, weight in asked.items())
         parts.append((1 - _ANSWER_KIND_WEIGHT, share))
         phrases.append(f"{100 * share:.0f} % of the words of the question are taken up")
@@ -448,7 +382,7 @@ def compute_cosine(one: Mapping[_Key, float], other: Mapping[_Key, float]) -> fl
 
 
 def _weigh_topics(readings: Iterable[AnalyzedText]) -> Mapping[int, float]:
-    topics = load_lexicon().topics
+    topics = words.load_lexicon().topics
     weights: dict[int, float] = defaultdict(float)
     for reading in readings:
         for lemma, weight in reading.weights.items():
@@ -513,14 +447,11 @@ def load_text_rating_map() -> TextRatingMap:
     return TextRatingMap(stored["intercept"], tuple(TextRatingFeature(**feature) for feature in stored["features"]))
 
 
-@text_measure(
-    "human",
-    "The rating that a person would give on the scale 1 (unrelated) to 4 (no error), predicted by a map fitted on "
-    "experts' ratings of one-sentence descriptions of photographs; nothing for longer texts.",
-    unit="1–4",
-    needs="english",
-)
+@text_measure("human", unit="1–4", needs="english")
 def measure_human_rating(comparison: TextComparison) -> TextResult:
+    """The rating that a person would give on the scale 1 (unrelated) to 4 (no error), predicted by a map fitted on
+    experts' ratings of one-sentence descriptions of photographs; nothing for longer texts.
+    """
     longest = max(len(comparison.output.tokens), *(len(reading.tokens) for reading in comparison.references))
     if longest > MAX_FITTED_WORDS:
         return f"the map to people's ratings was fitted on single sentences, and here are {longest} words"

@@ -66,11 +66,11 @@ def find_objection(rubric: Rubric) -> str:
     has_measured = rubric.styles or any(one.measured for one in rubric.assertions())
     scoring = rubric.scoring
     adds_up = scoring.ceiling and scoring.criterion_score == "given" and not any(gate.finding for gate in scoring.gates)
-    if _builtin_rubric(rubric.name, rubric.criteria) or (has_measured and adds_up and len(rubric.roles) == 2):
+    if _builtin_rubric(rubric.name, rubric.criteria) or (has_measured and adds_up and len(rubric.roles) <= 2):
         return ""
     return (
         f"The judge instruments cannot answer {rubric.name}: it measures, and answers edit-preservation, restyle, "
-        "description, and rubrics of two images with a `ceiling` whose assertions say how they are `measured`. "
+        "description, and rubrics of one or two images with a `ceiling` whose assertions say how they are `measured`. "
         "Name a model as judge, such as openai:gpt-5-mini."
     )
 
@@ -88,7 +88,7 @@ def answer_brief(brief: Brief) -> AnswerDocument:
     if builtin == "description":
         return answer_description(brief)
     has_measured = any(assertion.measured for criterion in brief.criteria for assertion in criterion.assertions)
-    if len(brief.images) == 2 and has_measured:
+    if has_measured and len(brief.images) == len({block.role for block in brief.images}) in (1, 2):
         from beholder.judges.offline.restyle import answer_restyle
 
         return answer_restyle(brief)
@@ -172,7 +172,11 @@ class InstrumentsJudge:
         # NumPy and OpenCV release the GIL. As many threads as cores, since each takes some 100 MB.
         self._threads = self._threads or ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix=INSTRUMENTS)
         loop = asyncio.get_running_loop()
-        document, seconds = await loop.run_in_executor(self._threads, _timed_answer, brief)
+        try:
+            measuring = loop.run_in_executor(self._threads, _timed_answer, brief)
+        except RuntimeError:  # the main thread has ended; the loop of a session has threads that still take work
+            measuring = loop.run_in_executor(None, _timed_answer, brief)
+        document, seconds = await measuring
         return Answer(
             text=json.dumps(document, ensure_ascii=False),
             model=self.model,

@@ -22,7 +22,7 @@ import numpy as np
 from beholder.images.image import PreparedImage
 from beholder.instruments import quality, restyle
 from beholder.instruments.instrument import Bools, Bytes, Floats, Instrument, Measurement, format_percent
-from beholder.instruments.pair import ImagePair, SingleImage, shrink_to_side
+from beholder.instruments.pair import DEFAULT_SIDE, ImagePair, SingleImage, shrink_to_side
 from beholder.instruments.pixel_metrics import to_lab
 from beholder.instruments.regions import add_mostly, name_place
 from beholder.judges.offline.judge import AnswerDocument, MeasurementEntry, to_entry
@@ -37,7 +37,6 @@ ANALYSIS_SIDE = 512
 class StyleReading(NamedTuple):
     """Result of one analysis; `holds` is `None` where undecided, `evidence` a sentence without a capital letter."""
 
-    name: str
     value: float | None
     holds: bool | None
     evidence: str
@@ -65,20 +64,18 @@ class StyleAnalyzer:
         """Distance of the second and the ninety-eighth percentile of L*."""
         dark, light = (float(np.percentile(self._light, at)) for at in (2, 98))
         evidence = f"tones reach from L* {dark:.0f} to {light:.0f} of 0 to 100"
-        return StyleReading("tonal_range", light - dark, _holds_between(light - dark, 50, 70), evidence)
+        return StyleReading(light - dark, _holds_between(light - dark, 50, 70), evidence)
 
     def deep_blacks(self) -> StyleReading:
         """Share of pixels with L* below 10."""
         share = float((self._light < 10).mean())
-        return StyleReading(
-            "deep_blacks", share, _holds_between(share, 0.01, 0.05), f"{share:.1%} of the pixels are black (L* < 10)"
-        )
+        return StyleReading(share, _holds_between(share, 0.01, 0.05), f"{share:.1%} of the pixels are black (L* < 10)")
 
     def open_shadows(self) -> StyleReading:
         """Share of pixels with L* below 3, where print shows no difference any more."""
         share = float((self._light < 3).mean())
         evidence = f"{share:.1%} of the pixels are so dark (L* < 3) that print closes them"
-        return StyleReading("open_shadows", share, _holds_between(-share, -0.15, -0.05), evidence)
+        return StyleReading(share, _holds_between(-share, -0.15, -0.05), evidence)
 
     def colourless(self) -> StyleReading:
         """Distance in a* and b* from the median color that nine in ten pixels keep: a tint of the paper is no color."""
@@ -87,13 +84,13 @@ class StyleAnalyzer:
         evidence = f"one pixel in ten is coloured, {away:.0f} or more away from the picture's own tint (a*b* of CIELAB)"
         if away < 10:
             evidence = f"nine in ten pixels have one tint, within {away:.0f} (a*b* of CIELAB)"
-        return StyleReading("colourless", away, _holds_between(-away, -10, -5), evidence)
+        return StyleReading(away, _holds_between(-away, -10, -5), evidence)
 
     def saturated(self) -> StyleReading:
         """Chroma that a quarter of the pixels exceed."""
         chroma = float(np.percentile(self._chroma, 75))
         evidence = f"a quarter of the pixels have a chroma of {chroma:.0f} or more"
-        return StyleReading("saturated", chroma, _holds_between(chroma, 15, 35), evidence)
+        return StyleReading(chroma, _holds_between(chroma, 15, 35), evidence)
 
     def few_colours(self) -> StyleReading:
         """Number of colors, 15 apart in L*, a* and b*, that make up nine tenths of the image."""
@@ -103,7 +100,7 @@ class StyleAnalyzer:
         shares = np.cumsum(np.sort(counts)[::-1]) / counts.sum()
         number = int(np.searchsorted(shares, 0.9)) + 1
         evidence = f"{number} colours (15 apart in L*a*b*) make up nine tenths of it"
-        return StyleReading("few_colours", float(number), _holds_between(-number, -25, -12), evidence)
+        return StyleReading(float(number), _holds_between(-number, -25, -12), evidence)
 
     def flat_colour(self) -> StyleReading:
         """Share of the areas between edges in which L* changes by less than 0.25 a pixel."""
@@ -111,26 +108,20 @@ class StyleAnalyzer:
         slope = np.hypot(cv2.Sobel(smooth, cv2.CV_32F, 1, 0) / 8, cv2.Sobel(smooth, cv2.CV_32F, 0, 1) / 8)
         edges = cv2.dilate(np.asarray(slope > 4, np.uint8), np.ones((7, 7), np.uint8)) > 0
         if edges.mean() > 0.9:
-            return StyleReading("flat_colour", None, None, "there are edges everywhere, and nothing between them")
+            return StyleReading(None, None, "there are edges everywhere, and nothing between them")
         share = float((slope[~edges] < 0.25).mean())
-        return StyleReading(
-            "flat_colour", share, _holds_between(share, 0.4, 0.8), f"{share:.0%} of the area between edges is flat"
-        )
+        return StyleReading(share, _holds_between(share, 0.4, 0.8), f"{share:.0%} of the area between edges is flat")
 
     def white_paper(self) -> StyleReading:
         """Share of pixels that are almost white."""
         share = float(((self._light > 90) & (self._chroma < 12)).mean())
-        return StyleReading(
-            "white_paper", share, _holds_between(share, 0.10, 0.30), f"{share:.0%} of it is blank white"
-        )
+        return StyleReading(share, _holds_between(share, 0.10, 0.30), f"{share:.0%} of it is blank white")
 
     def plain_ground(self) -> StyleReading:
         """Share of a border of 4 % that is within ΔE 8 (CIE 1976) of its median color."""
         ring = self._lab[_border_mask(self._light.shape)]
         share = float((np.linalg.norm(ring - np.median(ring, axis=0), axis=1) < 8).mean())
-        return StyleReading(
-            "plain_ground", share, _holds_between(share, 0.75, 0.95), f"{share:.0%} of its border is one plain colour"
-        )
+        return StyleReading(share, _holds_between(share, 0.75, 0.95), f"{share:.0%} of its border is one plain colour")
 
     def calm_area(self) -> StyleReading:
         """Share of the largest connected area of blocks (a 24th of the longer side) with a deviation of L* below 3."""
@@ -143,15 +134,13 @@ class StyleAnalyzer:
         calm = np.asarray(square - mean * mean < 9, np.uint8)
         _, _, stats, _ = cv2.connectedComponentsWithStats(calm, connectivity=4)
         share = float(stats[1:, cv2.CC_STAT_AREA].max(initial=0) / calm.size)
-        return StyleReading(
-            "calm_area", share, _holds_between(share, 0.03, 0.12), f"the largest calm area is {share:.0%} of it"
-        )
+        return StyleReading(share, _holds_between(share, 0.03, 0.12), f"the largest calm area is {share:.0%} of it")
 
     def upright(self, size: tuple[int, int]) -> StyleReading:
         """Height divided by width of the file, of which `size` is width and height."""
         ratio = size[1] / size[0]
         return StyleReading(
-            "upright", ratio, _holds_between(ratio, 1.0, 1.2), f"it is {size[0]}×{size[1]}, {ratio:.2f} as high as wide"
+            ratio, _holds_between(ratio, 1.0, 1.2), f"it is {size[0]}×{size[1]}, {ratio:.2f} as high as wide"
         )
 
 
@@ -196,16 +185,18 @@ class CheckResult:
 
 @dataclass
 class Findings:
-    """Checks of a photo and its restyle; each is done once.
+    """Checks of a photo and its restyle, or of one image by itself; each is done once.
 
     Attributes:
-        pair: both images.
+        pair: both images; the one image twice where there is one.
         restyled: the encoded restyle.
+        is_single: whether there is only one image.
         measurements: what was measured for the checks so far, by name.
     """
 
     pair: ImagePair
     restyled: bytes
+    is_single: bool = False
     measurements: dict[str, MeasurementEntry] = field(default_factory=dict)
     _results: dict[InstrumentCheck, CheckResult] = field(default_factory=dict)
 
@@ -213,12 +204,17 @@ class Findings:
         """Return the result of a check, or of several together: all must hold, and one that fails decides."""
         for check in checks:
             if check not in self._results:
-                self._results[check] = self._confirm(check, CHECKS[check](self))
+                self._results[check] = self._decide(check)
         results = [self._results[check] for check in checks]
         failed = [result for result in results if result.holds is False]
         all_hold = all(result.holds for result in results)
         evidence = dict.fromkeys(result.evidence for result in failed or results)
         return CheckResult(False if failed else True if all_hold else None, " ".join(evidence))
+
+    def _decide(self, check: InstrumentCheck) -> CheckResult:
+        if self.is_single and check in _COMPARING_CHECKS:
+            return CheckResult(None, "Not measured: it compares two images, and there is one.")
+        return self._confirm(check, CHECKS[check](self))
 
     def _confirm(self, check: InstrumentCheck, result: CheckResult) -> CheckResult:
         """Return the result; a Yes only for an image, and often a restyle of this photo, of which it can be true.
@@ -262,10 +258,10 @@ class Findings:
         self.measurements[name] = to_entry(measured)
         return measured
 
-    def analyze(self, analysis: Callable[[StyleAnalyzer], StyleReading]) -> CheckResult:
+    def analyze(self, analysis: Callable[..., StyleReading], *args: object) -> CheckResult:
         """Return the result of an analysis of the restyle by itself, and keep it."""
-        name, value, holds, evidence = analysis(self._analyzer)
-        return self.record(f"look.{name}", value, holds, f"{evidence[0].upper()}{evidence[1:]}.")
+        value, holds, evidence = analysis(self._analyzer, *args)
+        return self.record(f"look.{analysis.__name__}", value, holds, f"{evidence[0].upper()}{evidence[1:]}.")
 
     def record(self, name: str, value: float | None, holds: bool | None, evidence: str) -> CheckResult:
         """Keep a measurement that belongs to no instrument, and return the result of its check."""
@@ -275,6 +271,8 @@ class Findings:
     @cached_property
     def _image(self) -> SingleImage:
         """The restyle by itself, larger than it is compared with the photo."""
+        if max(self.pair.after.shape) < DEFAULT_SIDE:  # the pair has all of its pixels
+            return self.pair.images()[1]
         image = SingleImage.load(self.restyled, side=FULL_SIDE)
         image.size = self.pair.sizes[1]
         return image
@@ -388,9 +386,8 @@ def _check_light_kept(findings: Findings) -> CheckResult:
     if min(float(before.std()), float(after.std())) < 0.01:
         return CheckResult(None, "Not measured: one of the images is equally light everywhere.")
     agree = float(np.corrcoef(before, after)[0, 1])
-    holds = True if agree >= 0.6 else False if agree <= 0.2 else None
     evidence = f"Light and dark lie as in the photo by a correlation of {agree:.2f}."
-    return findings.record("look.light_kept", agree, holds, evidence)
+    return findings.record("look.light_kept", agree, _holds_between(agree, 0.2, 0.6), evidence)
 
 
 def _check_sharp(findings: Findings) -> CheckResult:
@@ -406,14 +403,7 @@ def _check_sharp(findings: Findings) -> CheckResult:
         return CheckResult(False, blocks.sentence)
     if sharpness.value is None:
         return CheckResult(None, evidence)
-    holds = (
-        True
-        if sharpness.value >= quality.SHARP_SHARPNESS
-        else False
-        if sharpness.value <= quality.SOFT_SHARPNESS
-        else None
-    )
-    return CheckResult(holds, evidence)
+    return CheckResult(_holds_between(sharpness.value, quality.SOFT_SHARPNESS, quality.SHARP_SHARPNESS), evidence)
 
 
 def _check_clean(findings: Findings) -> CheckResult:
@@ -438,15 +428,15 @@ def _check_print_size(findings: Findings) -> CheckResult:
 
 
 _FILE_CHECKS = {InstrumentCheck.PRINT_SIZE, InstrumentCheck.UPRIGHT}
-_PHOTO_CHECKS = {
+_COMPARING_CHECKS = {
     InstrumentCheck.COMPOSITION_KEPT,
     InstrumentCheck.LIGHT_KEPT,
     InstrumentCheck.REDRAWN,
     InstrumentCheck.STYLE_EVERYWHERE,
     InstrumentCheck.STRONG,
     InstrumentCheck.STRENGTH,
-    InstrumentCheck.FLAT_COLOUR,
 }
+_PHOTO_CHECKS = {*_COMPARING_CHECKS, InstrumentCheck.FLAT_COLOUR}
 
 CHECKS: Mapping[InstrumentCheck, Callable[[Findings], CheckResult]] = {
     InstrumentCheck.COMPOSITION_KEPT: _check_composition_kept,
@@ -468,7 +458,7 @@ CHECKS: Mapping[InstrumentCheck, Callable[[Findings], CheckResult]] = {
     InstrumentCheck.WHITE_PAPER: lambda findings: findings.analyze(StyleAnalyzer.white_paper),
     InstrumentCheck.PLAIN_GROUND: lambda findings: findings.analyze(StyleAnalyzer.plain_ground),
     InstrumentCheck.CALM_AREA: lambda findings: findings.analyze(StyleAnalyzer.calm_area),
-    InstrumentCheck.UPRIGHT: lambda findings: findings.analyze(lambda style: style.upright(findings.pair.sizes[1])),
+    InstrumentCheck.UPRIGHT: lambda findings: findings.analyze(StyleAnalyzer.upright, findings.pair.sizes[1]),
 }
 
 
@@ -478,9 +468,9 @@ _NOT_MEASURED = "Left open: no measurement of the pixels answers this."
 def answer_restyle(brief: Brief) -> AnswerDocument:
     """Answer the assertions, and abstain from scores, which follow from them; raise `ImageError` for a bad image.
 
-    The first image is taken for the photo, the second for its restyle.
+    The first image is taken for the photo, the second for its restyle. One image is checked by itself.
     """
-    findings = Findings(load_pair(brief), brief.images[1].image.data)
+    findings = Findings(load_pair(brief), brief.images[-1].image.data, is_single=len(brief.images) == 1)
     counts: Counter[str] = Counter()
     criteria: AnswerDocument = {}
     for criterion in brief.criteria:
@@ -497,8 +487,8 @@ def answer_restyle(brief: Brief) -> AnswerDocument:
 
 
 def load_pair(brief: Brief) -> ImagePair:
-    """Load the two images of a brief; raise `ImageError` with the role of one that cannot be read."""
-    before, after = brief.images
+    """Load the two images of a brief, or its one image as both; raise `ImageError` with the role of a bad one."""
+    before, after = brief.images[0], brief.images[-1]
     pair = ImagePair.load(before.image.data, after.image.data, names=(before.role, after.role, ""))
     pair.sizes = _file_size(before.image), _file_size(after.image)
     return pair

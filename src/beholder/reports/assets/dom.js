@@ -38,6 +38,17 @@ export function number(value, places = 2) {
   return String(Number(value.toFixed(places)));
 }
 
+/** A number by which a verdict has failed or has its grade: not rounded up to a percent that it does not reach. `percents`
+    is how many percents 1 is: 100 for a score from 0 to 1, 1 for a percentage. */
+export function decided(value, places, percents) {
+  const limit = Math.ceil(Number((value * percents).toPrecision(15))) / percents;
+  for (let most = places; most < 16; most += 1) {
+    const shown = value.toFixed(most);
+    if ((Number(shown) >= limit) === (value >= limit)) return shown;
+  }
+  return String(value);
+}
+
 export function counted(count, one, many = one + "s") {
   return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 }

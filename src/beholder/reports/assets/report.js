@@ -1,7 +1,7 @@
 import { add, counted, h, isTyping, named, number, text } from "./dom.js";
 import { themeToggle } from "./theme.js";
 import { MODES, compareView } from "./compare-view.js";
-import { headline, scaleBar, stateName, tone, verdictView } from "./verdict-view.js";
+import { headline, imageName, scaleBar, shownScore, stateName, tone, verdictView } from "./verdict-view.js";
 
 // The cases of a report: a gallery that is drawn as one scrolls, and a case in full. Where one is stands in the address
 // after the #, so that links, the back button and a bookmark work from disk.
@@ -26,8 +26,21 @@ function block(id) {
   return blocks.get(id);
 }
 
+// A large run has the details of some verdicts only; of the others there is what the list shows.
+const places = data.kept ? new Map(data.kept.map((at, place) => [at, place])) : null;
+const leftOut = (at) => places !== null && !places.has(at);
+
 function verdictAt(at) {
-  const verdict = block(`details-${Math.floor(at / data.block)}`)[at % data.block];
+  if (leftOut(at)) {
+    const scored = Object.entries(data.criteria).filter(([, scores]) => scores[at] !== null && scores[at] !== undefined);
+    return {
+      case: data.case[at], rubric: data.rubrics[data.rubric[at]], outcome: data.state[at], score: data.score[at], grade: data.grade[at], passed: data.passed[at],
+      criteria: Object.fromEntries(scored.map(([key, scores]) => [key, { score: scores[at], scale: data.scales[key] }])),
+      flags: data.flagged[at].map((flag) => ({ flag: data.flags[flag] })),
+    };
+  }
+  const place = places?.get(at) ?? at;
+  const verdict = block(`details-${Math.floor(place / data.block)}`)[place % data.block];
   for (const criterion of Object.values(verdict.criteria ?? {})) {
     for (const one of criterion.assertions ?? []) if (typeof one.question === "number") one.question = data.questions[one.question];
   }
@@ -43,7 +56,8 @@ function picture(at) {
     if (data.starts[middle] <= at) low = middle;
     else high = middle - 1;
   }
-  return `data:image/webp;base64,${block(`pictures-${low}`)[at - data.starts[low]]}`;
+  const picture = block(`pictures-${low}`)[at - data.starts[low]];
+  return `data:image/${picture.startsWith("/9j/") ? "jpeg" : "webp"};base64,${picture}`; // as base64 begins
 }
 
 const texts = new Map();
@@ -131,7 +145,7 @@ function chosen() {
   const scored = list.filter((at) => data.score[at] !== null);
   const lacking = new Map();
   for (const at of list) if (data.score[at] === null) (lacking.get(data.state[at]) ?? lacking.set(data.state[at], []).get(data.state[at])).push(at);
-  const last = (name) => (name === "left_open" ? 1 : 0);
+  const last = (name) => (name === "unmeasured" ? 1 : 0);
   const outcomes = [...lacking].sort(([a], [b]) => last(a) - last(b) || a.localeCompare(b));
   const sections = [];
   if (outcomes.length) {
@@ -223,7 +237,7 @@ for (const image of document.querySelectorAll("#against [data-picture]")) images
 
 function shots(at) {
   const numbers = data.pictured[at].filter((one) => !missing.has(one));
-  if (!numbers.length) return h("div", { class: "shots empty" }, h("span", {}, data.pictured[at].length ? "no picture kept" : "no image"));
+  if (!numbers.length) return h("div", { class: "shots empty" }, h("span", {}, leftOut(at) ? "not in this file" : data.pictured[at].length ? "no picture kept" : "no image"));
   const drawn = numbers.length > 2 ? [numbers[0], numbers.at(-1)] : numbers;
   return h("div", { class: `shots of-${drawn.length}` }, drawn.map((one) => {
     const image = h("img", { alt: "", "data-picture": one, decoding: "async" });
@@ -249,7 +263,7 @@ function card(at) {
       h("p", { class: "score" },
         score === null
           ? h("span", { class: "tag lack" }, stateName(data.state[at]))
-          : [data.grade[at] && h("span", { class: `grade ${tone(score)}` }, text(data.grade[at])), h("span", { class: "number" }, score.toFixed(2)),
+          : [data.grade[at] && h("span", { class: `grade ${tone(score)}` }, text(data.grade[at])), h("span", { class: "number" }, shownScore(score, data.grade[at], data.passed[at])),
              data.passed[at] === false && h("span", { class: "tag bad" }, "✗ failed")],
         marks),
       scores.length > 0 && h("div", { class: "minis", "aria-hidden": "true" }, scores.map((key) => scaleBar(data.criteria[key][at], data.scales[key]))),
@@ -316,7 +330,7 @@ function openCase() {
   const step = (by) => (place < 0 ? null : list[place + by]);
   const verdict = verdictAt(at);
   const pictures = (verdict.images ?? []).filter((image) => image.picture !== undefined && !missing.has(image.picture))
-    .map((image) => ({ role: image.role, src: picture(image.picture) }));
+    .map((image) => ({ role: imageName(image, verdict.images), src: picture(image.picture) }));
   if (pictures.length) view = compareView(pictures, { mode: viewMode, onmode: (mode) => { viewMode = mode; } });
   const others = data.rubrics.length > 1 ? everything.filter((one) => one !== at && data.case[one] === data.case[at]) : [];
   const move = (label, by, key) => h("button", {
@@ -334,6 +348,7 @@ function openCase() {
       pictures.length > 0 && h("div", { class: "case-stage" }, view.element,
         verdict.images.length > pictures.length && h("p", { class: "muted small" }, "Of an image that is not shown the ledger keeps no picture.")),
       h("div", { class: "case-said" },
+        leftOut(at) && h("p", { class: "notice" }, "Reasons and pictures of this case are not in this file, so that it stays small. The ledger has them: beholder view."),
         !pictures.length && (verdict.images ?? []).length > 0 && h("p", { class: "notice" }, "The ledger keeps no pictures of this case."),
         verdictView(verdict, { titles: data.titles, flagTitles: data.flag_titles }),
         others.length > 0 && h("section", { class: "part" }, h("h3", {}, "The same case by other rubrics"), h("ul", { class: "found" }, others.map((one) =>
@@ -431,7 +446,7 @@ function paper() {
       const verdict = verdictAt(at);
       const pictures = (verdict.images ?? []).filter((image) => image.picture !== undefined && !missing.has(image.picture));
       return h("article", { class: "paper" }, h("h3", {}, text(data.case[at])),
-        pictures.length > 0 && h("div", { class: "paper-shots" }, pictures.map((image) => h("figure", {}, h("img", { src: picture(image.picture), alt: named(image.role) }), h("figcaption", {}, text(named(image.role)))))),
+        pictures.length > 0 && h("div", { class: "paper-shots" }, pictures.map((image) => h("figure", {}, h("img", { src: picture(image.picture), alt: imageName(image, verdict.images) }), h("figcaption", {}, text(imageName(image, verdict.images)))))),
         verdictView({ ...verdict, measurements: {} }, { titles: data.titles, flagTitles: data.flag_titles }));
     }));
 }

@@ -1,4 +1,4 @@
-import { add, counted, h, named, number, text } from "./dom.js";
+import { add, counted, decided, h, named, number, text } from "./dom.js";
 
 // A verdict in full, from the JSON that `Verdict.to_dict` makes (values that are empty may be left out).
 
@@ -15,22 +15,27 @@ export function tone(share) {
 }
 
 export function stateName(state) {
-  return state === "left_open" ? "not measured" : state.replaceAll("_", " ");
+  return state.replaceAll("_", " ");
+}
+
+/** A score for people, with the digits that its grade or its failing needs. */
+export function shownScore(score, grade, passed) {
+  return grade || passed === false ? decided(score, 2, 100) : score.toFixed(2);
 }
 
 /** The score of a verdict in a line: grade, percentage or score, passed. */
 export function headline(verdict) {
   const line = h("p", { class: "headline" });
   if (verdict.score === undefined || verdict.score === null) {
-    add(line, h("span", { class: "tag lack" }, verdict.outcome === "scored" ? "not measured" : stateName(verdict.outcome)));
+    add(line, h("span", { class: "tag lack" }, stateName(verdict.outcome)));
     return line;
   }
   if (verdict.grade) add(line, [h("span", { class: `grade ${tone(verdict.score)}` }, text(verdict.grade)), " "]);
   if (verdict.percentage !== undefined) {
-    add(line, [h("span", { class: "big number" }, `${verdict.percentage.toFixed(1)} %`), " ",
+    add(line, [h("span", { class: "big number" }, `${verdict.grade || verdict.passed === false ? decided(verdict.percentage, 1, 1) : verdict.percentage.toFixed(1)} %`), " ",
       h("span", { class: "muted number" }, `${number(verdict.total)} of ${number(verdict.max_total)}`)]);
   } else {
-    add(line, [h("span", { class: "big number" }, verdict.score.toFixed(2)), " ",
+    add(line, [h("span", { class: "big number" }, shownScore(verdict.score, verdict.grade, verdict.passed)), " ",
       h("span", { class: "muted" }, "of 1")]);
   }
   if (verdict.passed !== undefined) {
@@ -203,7 +208,7 @@ function sent(verdict) {
   const tokens = ["input_tokens", "output_tokens", "cached_tokens"].filter((name) => usage[name]).map((name) => `${usage[name].toLocaleString("en")} ${name.split("_")[0]}`);
   const rows = [
     ["Judge", verdict.judge], ["Model, as returned", verdict.model], ["Setting", verdict.setting], ["Style", verdict.style],
-    ...(verdict.images ?? []).map((image) => [named(image.role), imageTold(image)]),
+    ...(verdict.images ?? []).map((image) => [imageName(image, verdict.images), imageTold(image)]),
     ["Tokens", tokens.join(", ")],
     ["Cost", verdict.cost_usd === undefined ? (verdict.attempts ? "unknown" : "") : verdict.cost_usd ? `$${verdict.cost_usd.toFixed(4)}` : "nothing"],
     ["Latency", verdict.latency_s === undefined ? "" : `${number(verdict.latency_s, 1)} s`],
@@ -214,6 +219,12 @@ function sent(verdict) {
   ];
   return fold("What was sent", h("dl", { class: "sent" }, rows.filter(([, value]) => value !== undefined && value !== null && value !== "").map(([name, value]) =>
     h("div", {}, h("dt", {}, text(name)), h("dd", { class: /igest/.test(name) ? "digest" : null }, text(value))))));
+}
+
+/** The role of one of `images` as people read it, with a number where several have it. */
+export function imageName(image, images) {
+  const same = images.filter((one) => one.role === image.role);
+  return same.length > 1 ? `${named(image.role)} ${same.indexOf(image) + 1}` : named(image.role);
 }
 
 function imageTold(image) {

@@ -1,4 +1,4 @@
-"""The Ray cluster: find it, join it, and check every node of it before the first call."""
+"""Joining a Ray cluster: its address, its nodes and their versions, and what its failures mean."""
 
 from __future__ import annotations
 
@@ -14,7 +14,54 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from beholder.errors import UsageError
+from beholder.errors import BeholderError, UsageError
+from beholder.judges.factory import load_plugin, split_spec
+from beholder.plugins import OVERRIDE_VARIABLE
+from beholder.providers.base import Provider
+from beholder.runs.ray.coordinator import (
+    Environment,
+)
+from beholder.runs.suite import Suite
+
+_VARIABLE_PREFIXES = {"bedrock": "AWS", "google-vertex": "GOOGLE", "azure": "AZURE"}
+
+
+def read_judge_variables(suite: Suite) -> Environment:
+    """Return the environment variables that the judges of a suite read: keys, and addresses of servers.
+
+    A judge that gets no key of its provider needs none of them. For a provider of pydantic-ai they are those that start
+    with its name.
+    """
+    names = {OVERRIDE_VARIABLE}
+    for position, entry in enumerate(suite.judges):
+        provider, _ = split_spec(entry.judge)
+        made = load_plugin(provider)
+        if position in suite.without_key:
+            pass
+        elif isinstance(made, Provider):
+            names |= {*made.key_variables, made.base_url_variable}
+        else:
+            start = _VARIABLE_PREFIXES.get(provider, provider.split("-")[0].upper()) + "_"
+            names |= {name for name in os.environ if name.startswith(start)}
+        if entry.key_variable:
+            names.add(entry.key_variable)
+    return {name: os.environ[name] for name in sorted(names) if name in os.environ}
+
+
+def translate_ray_error(failure: BaseException) -> BaseException:
+    """Return what Ray itself raises as a sentence, everything else as it is."""
+    try:
+        from ray.exceptions import RayError
+    except ImportError:
+        return failure
+    if not isinstance(failure, RayError):
+        return failure
+    cause = getattr(failure, "cause", None)
+    if isinstance(cause, BeholderError):
+        return cause
+    said = " ".join(str(failure).split())[:300]
+    return UsageError(f"The Ray cluster was lost ({said}); the same command goes on where the run was.")
+
 
 T = TypeVar("T")
 
@@ -45,11 +92,22 @@ def run_in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
 
 
 LOCAL = "local"
+
+
 ADDRESS_VARIABLE = "RAY_ADDRESS"  # Ray's own, which `ray job submit` sets
+
+
 CONNECT_TIMEOUT_S = 3.0  # for the machine to answer
+
+
 JOIN_TIMEOUT_S = 15.0  # for Ray to accept us
+
+
 NODE_CHECK_TIMEOUT_S = 60.0  # for every node to report its versions; a cold one starts a process for that
+
+
 OBJECT_STORE_BYTES = 256 * 1024 * 1024  # of a Ray that is started here: what is sent is small
+
 
 _RAY_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no telemetry
@@ -138,7 +196,7 @@ def _check_reachable(address: str) -> None:
 def _unreachable_error(address: str, reason: str) -> UsageError:
     return UsageError(
         f"There is no Ray cluster at {address} ({reason}); `ray status` on its head node says where it is, and "
-        "without --address Ray is started on this machine."
+        "without an address Ray is started on this machine."
     )
 
 

@@ -1,4 +1,4 @@
-"""The coordinator of a run on Ray: one actor beside the driver, the only one that workers talk to.
+"""The coordinator of a run on Ray (one actor beside the driver, the only one that workers talk to), and its messages.
 
 `AttemptTracker` knows which cases were started how often: a case may kill the process that judges it.
 `ShareAllocator` divides the limits of the run among its workers: an equal part each, and never more than the whole.
@@ -9,28 +9,120 @@ The coordinator holds only what is in progress. It dies with the driver, and the
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from enum import Enum
+from importlib import import_module
 from itertools import islice
 from typing import Any
 
-from beholder.errors import UsageError
+from beholder.cases.case import Case
+from beholder.errors import BeholderError, UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import AnswerKey, StoredAnswer
 from beholder.runs.cache import AnswerCache
+from beholder.runs.engine import RunSettings
 from beholder.runs.ledger_access import LedgerThread
-from beholder.runs.ray.messages import (
-    MAX_ATTEMPTS,
-    CaseMessage,
-    Environment,
-    StartDecision,
-    TaskChunk,
-    WorkerShare,
-    to_pickle,
-)
+from beholder.runs.suite import Suite
+
+CHUNK_COLUMN = "chunk"  # the column of Ray Data that has the chunks
+MAX_ATTEMPTS = 3  # how often a case is started: after that it has killed its worker often enough
+# Cases in progress beyond those that are asked, as a share of them: more than in a local engine, since the coordinator
+# is called before and after each.
+WORKER_PREPARE_AHEAD = 0.5
+
+Environment = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseMessage:
+    """A `CaseTask` as it is sent: `rubric` is the position of its composer in the settings."""
+
+    number: int
+    position: int
+    case: Case
+    rubric: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskChunk:
+    """Tasks that one worker gets together."""
+
+    number: int
+    tasks: tuple[CaseMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSetup:
+    """Everything that a worker needs to judge as the driver would. No secrets. Relative paths start at `folder`."""
+
+    settings: RunSettings
+    suite: Suite
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerShare:
+    """What a worker may use from now on: so many cases at once (`slots`), and a part (0 to 1) of the rate limits.
+
+    `stopped` means that no new case is started, `canceled` that those in progress are canceled as well. `version`
+    changes with anything in it.
+    """
+
+    version: int
+    slots: int
+    part: float
+    stopped: bool = False
+    canceled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """The process of a worker: its node, its id, and when it was started, since ids are used again."""
+
+    node: str
+    pid: int
+    created: float
+
+
+class StartDecision(Enum):
+    """The coordinator's answer to a worker that is about to start a case."""
+
+    GO = "go"
+    ALONE = "alone"  # it was in progress when its worker died: ask again when nothing else is in progress there
+    DONE = "done"  # its verdict is there already
+    GIVEN_UP = "given up"  # it was started `MAX_ATTEMPTS` times and never ended
+    STOPPED = "stopped"  # no new case is started
+
+
+def identify_process(pid: int) -> tuple[int, float]:
+    """Return the id of a process of this node and when it was started; raises an error if there is none."""
+    psutil: Any = import_module("psutil")  # which Ray brings along
+    return pid, float(psutil.Process(pid).create_time())
+
+
+def to_pickle(thing: object) -> bytes:
+    return pickle.dumps(thing, protocol=5)
+
+
+def make_picklable(case: Case) -> Case:
+    """Return the case with mappings that can be pickled."""
+    return replace(case, images=dict(case.images), fields=dict(case.fields), groups=dict(case.groups))
+
+
+def pickle_error(error: BaseException) -> bytes:
+    """Pickle an error for another process: itself where that is possible, else one with the same message."""
+    try:
+        body = to_pickle(error)
+        pickle.loads(body)
+    except Exception:
+        kind = UsageError if isinstance(error, BeholderError) else RuntimeError
+        body = to_pickle(kind(str(error) if isinstance(error, BeholderError) else f"{type(error).__name__}: {error}"))
+    return body
 
 
 @dataclass(slots=True)
@@ -144,12 +236,14 @@ class CoordinatorSettings:
     `ledger` may have a password, and `variables` may have keys: both are only ever sent in a call to an actor, which
     Ray puts into no store and into no log.
 
-    Args:
+    Attributes:
         ledger: The address of the ledger.
         use_cache: Use answers that the ledger has.
         slots: How many cases may be asked at once.
         max_cases: How many cases may be held at all: queued, in progress, or waiting for the driver.
         max_failed_starts: After so many workers in a row that judged nothing the run is given up.
+        lease_s: A worker that has not called for so many seconds (and `WORKER_TIMEOUT_S`) is ended, and its cases go to
+            others.
         variables: Environment variables that the judges need.
     """
 
@@ -158,6 +252,7 @@ class CoordinatorSettings:
     slots: int
     max_cases: int
     max_failed_starts: int
+    lease_s: float
     variables: Environment = field(repr=False)
 
 
@@ -176,6 +271,8 @@ class Coordinator:
         self._change = asyncio.Condition()
         self._attempts = AttemptTracker(live_nodes or _list_live_nodes)
         self._actors: dict[str, str] = {}
+        self._processes: dict[str, ProcessIdentity] = {}
+        self._last_calls: dict[str, float] = {}
         self._chunks: dict[int, _OpenChunk] = {}
         self._in_chunk: dict[int, int] = {}
         self._finished: deque[bytes] = deque()
@@ -266,8 +363,13 @@ class Coordinator:
         """Return what workers request of the budget, by number, and what they returned; waits for the first request."""
         async with self._change:
             await self._change.wait_for(lambda: bool(self._fund_requests))
-            returned, self._returned_usd = self._returned_usd, Decimal(0)
-            return {number: amount for number, (amount, _) in self._fund_requests.items()}, returned
+            requests = {number: amount for number, (amount, _) in self._fund_requests.items()}
+            return requests, await self.take_returned()
+
+    async def take_returned(self) -> Decimal:
+        """Return what workers returned of the budget since it was last asked for."""
+        returned, self._returned_usd = self._returned_usd, Decimal(0)
+        return returned
 
     async def answer_fund_requests(self, refusals: Mapping[int, str]) -> None:
         """Answer requests, each with why it is refused; empty where it is granted."""
@@ -275,6 +377,17 @@ class Coordinator:
             _, answer = self._fund_requests.pop(number)
             if not answer.done():
                 answer.set_result(refusal)
+
+    async def take_silent_workers(self) -> list[ProcessIdentity]:
+        """Return the processes of workers that have not called for too long, each once: they are to be ended.
+
+        They may be frozen: Ray gives their cases to others only once they are dead. One that only starts slowly, on a
+        busy machine, is given `WORKER_TIMEOUT_S` at least; in a run that was stopped it is not given more.
+        """
+        patience_s = WORKER_TIMEOUT_S if self._stopped else max(self._settings.lease_s, WORKER_TIMEOUT_S)
+        now = _loop_time()
+        silent = [name for name in self._processes if now - self._last_calls[name] > patience_s]
+        return [self._processes.pop(name) for name in silent]
 
     # For the task that reads
 
@@ -291,15 +404,18 @@ class Coordinator:
 
     # For workers
 
-    async def register_worker(self, worker: str, node: str, actor: str) -> Environment:
+    async def register_worker(self, worker: str, actor: str, process: ProcessIdentity) -> Environment:
         """Register a worker, and return the environment variables that its judges need.
 
         An actor keeps its id when it is restarted: the worker that it ran before is dead.
         """
-        self._shares.remove(self._actors.get(actor, ""))
+        before = self._actors.get(actor, "")
+        self._shares.remove(before)
+        self._processes.pop(before, None)
         self._actors[actor] = worker
-        self._shares.touch(worker, _loop_time())
-        self._attempts.register_worker(worker, node)
+        self._processes[worker] = process
+        self._touch(worker)
+        self._attempts.register_worker(worker, process.node)
         self._workers_without_result += 1
         if self._workers_without_result > self._settings.max_failed_starts:
             died = f"{self._workers_without_result - 1} workers died in a row, and no case was judged"
@@ -317,14 +433,14 @@ class Coordinator:
             in_progress: How many of its cases are in progress.
             version: That of the share that it knows; below 0 if it has not got its whole share yet.
         """
-        self._shares.touch(worker, _loop_time())
+        self._touch(worker)
         for name in self._shares.list_dead(_loop_time()):
             self._shares.remove(name)
             self._version += 1
         with suppress(TimeoutError):
             async with asyncio.timeout(SHARE_POLL_S if version >= 0 else SHARE_RECHECK_S), self._change:
                 await self._change.wait_for(lambda: 0 <= version != self._version)
-        self._shares.touch(worker, _loop_time())
+        self._touch(worker)
         slots, part, is_whole = self._shares.allocate(worker, in_progress)
         return WorkerShare(self._version if is_whole else -1, slots, part, self._stopped, self._canceled)
 
@@ -384,6 +500,10 @@ class Coordinator:
         return [await answer for answer in answers]
 
     # Inside
+
+    def _touch(self, worker: str) -> None:
+        self._last_calls[worker] = _loop_time()
+        self._shares.touch(worker, _loop_time())
 
     def _count_held(self) -> int:
         """Return how many verdicts are still to be made, or wait for the driver."""

@@ -12,7 +12,7 @@ from ray.data import ActorPoolStrategy, DataContext, Datasource, ReadTask
 from ray.data.block import BlockMetadata
 from ray.data.context import AutoscalingConfig
 
-from beholder.runs.ray.messages import CHUNK_COLUMN
+from beholder.runs.ray.coordinator import CHUNK_COLUMN
 from beholder.runs.ray.worker import RayWorker
 
 if TYPE_CHECKING:

@@ -1,11 +1,13 @@
-"""The driver of a run on Ray: queues cases and writes verdicts as the local engine does; Ray is between the two."""
+"""The driver of a run on Ray: queues cases, writes verdicts as the local engine does."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 import pickle
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,50 +16,35 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from beholder.errors import BeholderError, OverBudget, UsageError
-from beholder.judges.factory import load_plugin, split_spec
+from beholder.errors import OverBudget
 from beholder.ledger.ledger import Ledger
-from beholder.ledger.types import Entry, RunProgress
-from beholder.providers.base import Provider
-from beholder.runs.concurrency import find_first_failure, take_batch
-from beholder.runs.engine import CaseTask, Engine, RunSettings
+from beholder.ledger.types import Entry
+from beholder.runs.engine import CaseTask, Engine, RunSettings, find_first_failure, take_batch
 from beholder.runs.limits import Budget
-from beholder.runs.ray.cluster import Cluster, join_cluster, run_in_daemon_thread
-from beholder.runs.ray.messages import (
+from beholder.runs.ray.cluster import (
+    Cluster,
+    join_cluster,
+    read_judge_variables,
+    run_in_daemon_thread,
+    translate_ray_error,
+)
+from beholder.runs.ray.coordinator import (
+    SHARE_POLL_S,
     WORKER_PREPARE_AHEAD,
     CaseMessage,
-    Environment,
+    ProcessIdentity,
     WorkerSetup,
+    identify_process,
     make_picklable,
     to_pickle,
 )
 from beholder.runs.suite import Suite
-from beholder.verdicts.verdict import Outcome
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
 
 
-_VARIABLE_PREFIXES = {"bedrock": "AWS", "google-vertex": "GOOGLE", "azure": "AZURE"}
-
-
-def read_judge_variables(suite: Suite) -> Environment:
-    """Return the environment variables that the judges of a suite read: keys, and addresses of servers.
-
-    For a provider of pydantic-ai they are those that start with its name.
-    """
-    names: set[str] = set()
-    for entry in suite.judges:
-        provider, _ = split_spec(entry.judge)
-        made = load_plugin(provider)
-        if isinstance(made, Provider):
-            names |= {*made.key_variables, made.base_url_variable}
-        else:
-            start = _VARIABLE_PREFIXES.get(provider, provider.split("-")[0].upper()) + "_"
-            names |= {name for name in os.environ if name.startswith(start)}
-        if entry.key_variable:
-            names.add(entry.key_variable)
-    return {name: os.environ[name] for name in sorted(names) if name in os.environ}
+_log = logging.getLogger(__name__)
 
 
 CASES_PER_WORKER = 8  # another worker is worth its process for so many cases at once
@@ -106,7 +93,7 @@ class RayEngine(Engine):
         Raises:
             UsageError: The cluster does not answer, was lost, or its nodes lack this version of Beholder.
         """
-        if self._is_all_scored():  # starting Ray takes seconds
+        if self._is_done():  # starting Ray takes seconds
             self.observer.on_skipped(self.ledger.run(self.settings.run_id).total)
             return
         try:
@@ -120,10 +107,11 @@ class RayEngine(Engine):
                         await pipeline.end()
                         if self.can_write:
                             await pipeline.collect_rest(self.finished)
+                        await pipeline.settle_rest(self.limits.budget)
         except BaseExceptionGroup as failures:
-            raise _translate_ray_error(find_first_failure(failures)) from None
+            raise translate_ray_error(find_first_failure(failures)) from None
         except Exception as failure:
-            raise _translate_ray_error(failure) from None
+            raise translate_ray_error(failure) from None
         finally:
             self.ledger_thread.close()
 
@@ -133,6 +121,7 @@ class RayEngine(Engine):
             helpers = [
                 group.create_task(pipeline.stop_on(self.stop)),
                 group.create_task(pipeline.serve_fund_requests(self.limits.budget)),
+                group.create_task(pipeline.end_silent_workers()),
             ]
             group.create_task(self.queue_cases(workers=1))
             group.create_task(pipeline.send_cases(self.tasks, self.settings))
@@ -141,10 +130,10 @@ class RayEngine(Engine):
             for helper in helpers:
                 helper.cancel()
 
-    def _is_all_scored(self) -> bool:
-        run = self.settings.run_id
-        scored = self.ledger.progress([run]).get(run, RunProgress()).scored
-        return Outcome.SCORED in self.settings.final and scored == self.ledger.run(run).total
+    def _is_done(self) -> bool:
+        """Return whether all verdicts of the run have a final outcome."""
+        states = self.ledger.counts(self.settings.run_id).states
+        return sum(states[outcome] for outcome in self.settings.final) == self.ledger.run(self.settings.run_id).total
 
 
 class RayPipeline:
@@ -180,6 +169,7 @@ class RayPipeline:
                 settings.concurrency,
                 layout.max_cases,
                 layout.max_failed_starts,
+                settings.lease_s,
                 read_judge_variables(suite),
             )
         )
@@ -230,9 +220,30 @@ class RayPipeline:
         with suppress(Exception):  # as above
             await self.collect(finished)
 
+    async def settle_rest(self, budget: Budget) -> None:
+        """Settle what the last calls did not use: what is not settled at the end counts as spent."""
+        with suppress(Exception):  # as above
+            budget.settle(await self.coordinator.take_returned.remote(), Decimal(0))
+
     async def stop_on(self, stop: asyncio.Event) -> None:
         await stop.wait()
         await self.coordinator.stop.remote()
+
+    async def end_silent_workers(self) -> None:
+        """End workers that have not called for too long: then Ray restarts them and gives them their chunks again."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        end: Any = ray.remote(end_process)
+        while True:
+            await asyncio.sleep(SHARE_POLL_S)
+            for process in await self.coordinator.take_silent_workers.remote():
+                _log.warning(
+                    "beholder: a worker on the node %s does not answer and is ended; its cases are judged again.",
+                    process.node[:8],
+                )
+                there = NodeAffinitySchedulingStrategy(process.node, soft=False)
+                end.options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote(process)
 
     async def serve_fund_requests(self, budget: Budget) -> None:
         """Reserve money for each call that a worker is about to make.
@@ -244,6 +255,13 @@ class RayPipeline:
             budget.settle(returned, Decimal(0))
             refusals = {number: await try_reserve(budget, amount) for number, amount in requests.items()}
             await self.coordinator.answer_fund_requests.remote(refusals)
+
+
+def end_process(process: ProcessIdentity) -> None:
+    """Kill a process of this node, frozen or not, unless it is gone and another one has its id."""
+    with suppress(Exception):  # it is gone
+        if identify_process(process.pid) == (process.pid, process.created):
+            os.kill(process.pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has one that kills
 
 
 async def try_reserve(budget: Budget, amount: Decimal) -> str:
@@ -263,18 +281,3 @@ class _RateShareRelay:
 
     def set_share(self, share: float) -> None:
         self.coordinator.set_share.remote(share)
-
-
-def _translate_ray_error(failure: BaseException) -> BaseException:
-    """Return what Ray itself raises as a sentence, everything else as it is."""
-    try:
-        from ray.exceptions import RayError
-    except ImportError:
-        return failure
-    if not isinstance(failure, RayError):
-        return failure
-    cause = getattr(failure, "cause", None)
-    if isinstance(cause, BeholderError):
-        return cause
-    said = " ".join(str(failure).split())[:300]
-    return UsageError(f"The Ray cluster was lost ({said}); the same command goes on where the run was.")

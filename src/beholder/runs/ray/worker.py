@@ -21,18 +21,20 @@ from beholder.errors import OverBudget
 from beholder.judges.base import Judge
 from beholder.ledger.types import AnswerKey, Entry, StoredAnswer
 from beholder.runs.case import describe_judges
-from beholder.runs.concurrency import CallCoalescer
-from beholder.runs.image_pool import ImagePool, ThumbnailMaker
+from beholder.runs.image_pool import ImagePool, ThumbnailSelector
+from beholder.runs.ledger_access import CallCoalescer
 from beholder.runs.limits import AdaptiveLimiter, Budget, RunLimits
-from beholder.runs.ray.messages import (
+from beholder.runs.ray.coordinator import (
     CHUNK_COLUMN,
     MAX_ATTEMPTS,
     WORKER_PREPARE_AHEAD,
     CaseMessage,
+    ProcessIdentity,
     StartDecision,
     TaskChunk,
     WorkerSetup,
     WorkerShare,
+    identify_process,
     pickle_error,
     to_pickle,
 )
@@ -180,7 +182,6 @@ class WorkerRuntime:
         self._coordinator = coordinator
         self._settings = setup.settings
         self.images = ImagePool(allow_remote=setup.suite.allow_remote, workers=1)
-        self._thumbnails = ThumbnailMaker(self.images, lambda digests: coordinator.has_thumbnail.remote(digests))
         budget = RemoteBudget(
             setup.suite.budget_usd(), lambda amounts, unused: coordinator.request_funds.remote(amounts, unused)
         )
@@ -201,6 +202,9 @@ class WorkerRuntime:
         self._case_judge = self._settings.make_case_judge(
             self.judges, self.images, self._lookups.call, self._slots, limits.reserve
         )
+        if self._settings.thumbnails:
+            selector = ThumbnailSelector(lambda digests: coordinator.has_thumbnail.remote(digests))
+            self._case_judge = replace(self._case_judge, thumbnails=selector)
         self._share = WorkerShare(-1, 0, 0.0)
         self._in_progress: set[asyncio.Task[None]] = set()
         self._share_task: asyncio.Task[None] | None = None
@@ -216,7 +220,8 @@ class WorkerRuntime:
         # The driver's keys and addresses, since they decide which answers are the same. They go into the environment,
         # where judges look for them; only the process that decodes images inherits it.
         name = secrets.token_hex(8)
-        os.environ.update(await coordinator.register_worker.remote(name, here.get_node_id(), here.get_actor_id()))
+        process = ProcessIdentity(here.get_node_id(), *identify_process(os.getpid()))
+        os.environ.update(await coordinator.register_worker.remote(name, here.get_actor_id(), process))
         runtime = cls(name, coordinator, setup)
         runtime._share_task = asyncio.create_task(runtime.follow_share())
         return runtime
@@ -272,11 +277,8 @@ class WorkerRuntime:
                 await self._finishes.call((task.number, to_pickle(self._give_up(task))))
 
     async def _judge(self, task: CaseMessage) -> None:
-        settings = self._settings
-        entry = await self._case_judge.judge(settings.composers[task.rubric], task.case)
-        thumbnails = await self._thumbnails.make(task.case, entry.verdict.images) if settings.thumbnails else ()
-        entry = replace(entry, position=task.position, thumbnails=thumbnails)
-        await self._finishes.call((task.number, to_pickle(entry)))
+        entry = await self._case_judge.judge(self._settings.composers[task.rubric], task.case)
+        await self._finishes.call((task.number, to_pickle(replace(entry, position=task.position))))
 
     def _give_up(self, task: CaseMessage) -> Entry:
         rubric = self._settings.composers[task.rubric].rubric_for(task.case)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 
@@ -19,10 +19,10 @@ from beholder.reports.summary import mean_estimates_of
 from beholder.reports.text import column_title, criterion_titles
 from beholder.reviews.ratings import read_review_ratings
 from beholder.reviews.review import review_from_record
-from beholder.statistics.agreement import Agreement, AgreementOptions, CriterionAgreement, agree
-from beholder.statistics.agreement_sentences import describe_criterion, describe_overall
+from beholder.statistics.agreement import AgreementOptions, CriterionAgreement, JudgeAgreement, agree
 from beholder.statistics.bootstrap import ClusterBootstrap
 from beholder.statistics.data import Column, ColumnKind, Floats, Ratings, Scores, select_group, tabulate_verdicts
+from beholder.statistics.sentences import describe_criterion, describe_overall
 from beholder.web.background import BackgroundDep, BackgroundResults, ProgressCacheDep, RunProgressCache
 from beholder.web.responses import LedgerDep, RunName, find_run, render_page
 
@@ -43,7 +43,7 @@ class AspectAgreement:
 
 @dataclass(frozen=True, slots=True)
 class RunAgreement:
-    agreement: Agreement
+    agreement: JudgeAgreement
     aspects: tuple[AspectAgreement, ...]
     overall: str
 
@@ -173,22 +173,21 @@ AGREEMENT_REFRESH_S = 5  # between two checks for new ratings
 
 @router.get("/agreement")
 def agreement_view(
-    request: Request, ledger: LedgerDep, background: BackgroundDep, progress_cache: ProgressCacheDep, run: RunName = ""
+    ledger: LedgerDep, background: BackgroundDep, progress_cache: ProgressCacheDep, run: RunName = ""
 ) -> HTMLResponse:
     """How far the judge of a run agrees with the people who reviewed it, beside how far they agree with each other."""
-    return _agreement_page(request, ledger, background, progress_cache, run, "Agreement", compute_agreement)
+    return _agreement_page(ledger, background, progress_cache, run, "Agreement", compute_agreement)
 
 
 @router.get("/calibration")
 def calibration_view(
-    request: Request, ledger: LedgerDep, background: BackgroundDep, progress_cache: ProgressCacheDep, run: RunName = ""
+    ledger: LedgerDep, background: BackgroundDep, progress_cache: ProgressCacheDep, run: RunName = ""
 ) -> HTMLResponse:
     """The mean human rating over the judge's score."""
-    return _agreement_page(request, ledger, background, progress_cache, run, "Calibration", compute_reliability)
+    return _agreement_page(ledger, background, progress_cache, run, "Calibration", compute_reliability)
 
 
 def _agreement_page(
-    request: Request,
     ledger: Ledger,
     background: BackgroundResults,
     progress_cache: RunProgressCache,
@@ -211,10 +210,9 @@ def _agreement_page(
         result = background.poll((name, record.id), stamp, lambda: work(ledger, chosen))
         computed, waiting, fresh = result.value, result.value is None and not result.fresh, result.fresh
     answer = render_page(
-        request,
         f"{name.lower()}.html",
         title=name,
-        here=name,
+        active_tab=name,
         runs=runs,
         run=record,
         raters=len(reviews.get(record.id, ())) if record else 0,

@@ -11,25 +11,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from beholder.cases.case import Case
+from beholder.cases.case import Case, number_repeats
 from beholder.errors import BeholderError, ImageError, LedgerError
-from beholder.images.image import PreparedImage
+from beholder.images.headers import detect_format
+from beholder.images.image import ImageSource, PreparedImage
 from beholder.images.prepare import digest as digest_of
 from beholder.images.prepare import make_thumbnail
 from beholder.images.source import read_image
 from beholder.judges.base import INSTRUMENTS
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord, StoredVerdict
-from beholder.reports.run_data import StringTable, verdict_detail, verdict_state
+from beholder.reports.run_data import StringTable, verdict_detail
 from beholder.reports.text import criterion_titles, escape_hidden, flag_title
 from beholder.reviews.review import PERSON_PREFIX
 from beholder.rubrics.brief import Composer, TextBlock
 from beholder.verdicts.verdict import Verdict
 from beholder.web.pages.gallery import PAGE_SIZE, FiltersDep, GalleryFilters, case_link
-from beholder.web.responses import LedgerDep, NotFound, find_run, make_url, render_page, to_json_values
+from beholder.web.responses import LedgerDep, NotFound, find_run, from_state, make_url, render_page, to_json_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,10 @@ def recompose_brief(record: RunRecord, case: Case, verdict: Verdict) -> SentBrie
         if rubric is None:
             return SentBrief(note="The run does not keep its rubric, so that the text cannot be put together again.")
         composer = Composer(rubric, prompt=record.prompt, setting=verdict.setting or "")
-        brief = composer.compose(
-            case, {image.role: _image_placeholder(image.digest) for image in verdict.images} or None
-        )
+        images: dict[str, list[PreparedImage]] = {}
+        for image in verdict.images:
+            images.setdefault(image.role, []).append(_image_placeholder(image.digest))
+        brief = composer.compose(case, images or None)
     except BeholderError as error:
         return SentBrief(note=f"The text cannot be put together again: {error}")
     message = "\n\n".join(part.text if isinstance(part, TextBlock) else f"[{part.label}]" for part in brief.content)
@@ -97,7 +99,6 @@ class OtherVerdict:
 
 @router.get("/runs/{run}/case")
 def case_view(
-    request: Request,
     ledger: LedgerDep,
     run: str,
     filters: FiltersDep,
@@ -114,10 +115,9 @@ def case_view(
         f"/runs/{record.id}/cases", **filters.asked, at=place // PAGE_SIZE + 1 if place and place >= PAGE_SIZE else None
     )
     return render_page(
-        request,
         "case.html",
         title=chosen.verdict.case,
-        here="Runs",
+        active_tab="Runs",
         run=record,
         case=chosen.verdict.case,
         judged=judged,
@@ -126,7 +126,7 @@ def case_view(
             (name, case_link(record, chosen.verdict.case, {**filters.asked, "by": name}, place))
             for name in (stored.verdict.rubric for stored in judged)
         ],
-        state=verdict_state(chosen),
+        state=str(chosen.verdict.outcome),
         fields=asked.fields,
         groups=[
             (name, value, make_url(f"/runs/{record.id}/cases", group=f"{name}={value}"))
@@ -186,9 +186,10 @@ def _case_verdicts(ledger: Ledger, record: RunRecord, case_id: str) -> tuple[lis
 def _case_images(ledger: Ledger, record: RunRecord, stored: StoredVerdict, asked: Case) -> list[dict[str, object]]:
     """Return the images that can be shown: the ledger has a thumbnail, or the file is unchanged."""
     kept = ledger.has_thumbnail([image.source_digest for image in stored.verdict.images])
+    names = number_repeats(image.role for image in stored.verdict.images)
     return [
-        {"role": image.role, "src": large_image_url(record, stored.verdict.case, image.source_digest)}
-        for image in stored.verdict.images
+        {"role": name, "src": large_image_url(record, stored.verdict.case, image.source_digest)}
+        for name, image in zip(names, stored.verdict.images, strict=True)
         if image.source_digest in kept or is_available(asked, image.role, image.source_digest)
     ]
 
@@ -224,7 +225,7 @@ def _other_verdicts(ledger: Ledger, record: RunRecord, chosen: StoredVerdict) ->
                 f"{verdict.judge.removeprefix(PERSON_PREFIX)}, a person"
                 if verdict.judge.startswith(PERSON_PREFIX)
                 else verdict.model or verdict.judge,
-                verdict_state(stored),
+                str(stored.verdict.outcome),
                 verdict,
                 {image.source_digest for image in verdict.images} == images,
             )
@@ -257,9 +258,9 @@ class LargeImageCache:
         """Return an image of a case, or None if its file is gone or was changed since it was judged."""
         return self._get_or_make(digest, lambda: _make_large(ledger, record, case_id, digest))
 
-    def of_file(self, case: Case, role: str) -> bytes | None:
+    def of_file(self, source: ImageSource) -> bytes | None:
         """Return an image of a case that was not sent to the judge, so that there is no digest to check."""
-        data = _image_data(case, role)
+        data = _image_data(source)
         return None if data is None else self._get_or_make(digest_of(data), lambda: _scale_image(data))
 
     def _get_or_make(self, digest: str, make: Callable[[], bytes | None]) -> bytes | None:
@@ -279,10 +280,7 @@ class LargeImageCache:
         return made
 
 
-def _get_large_cache(request: Request) -> LargeImageCache:
-    cache = request.app.state.pictures
-    assert isinstance(cache, LargeImageCache)
-    return cache
+LargeImagesDep = Annotated[LargeImageCache, from_state("pictures")]
 
 
 @pictures_router.get("/pictures/{digest}.webp", response_class=Response)
@@ -291,33 +289,34 @@ def thumbnail_image(ledger: LedgerDep, digest: Digest) -> Response:
     thumbnail = ledger.thumbnail(digest)
     if thumbnail is None:
         raise NotFound("The ledger keeps no such picture.")
-    return Response(thumbnail, media_type="image/webp", headers=_CACHE_HEADERS)
+    return Response(thumbnail, media_type=image_media_type(thumbnail), headers=_CACHE_HEADERS)
 
 
 @pictures_router.get("/pictures/{digest}/large.webp", response_class=Response)
 def large_image(
     ledger: LedgerDep,
-    larger: Annotated[LargeImageCache, Depends(_get_large_cache)],
+    larger: LargeImagesDep,
     digest: Digest,
     run: Annotated[str, Query(max_length=500)] = "",
     case: Annotated[str, Query(max_length=4000)] = "",
 ) -> Response:
     """An image of a case, up to 1,600 pixels wide and high; its thumbnail if the file is gone or was changed."""
     record = find_run(ledger, run)
-    _require_image(ledger, record, case, digest)
+    if _image_role(ledger, record, case, digest) is None:
+        raise NotFound("No case of this run has such an image.")
     image = larger.get(ledger, record, case, digest)
     if image is None:
         return RedirectResponse(f"/pictures/{digest}.webp", 307)
-    return Response(image, media_type="image/webp", headers=_CACHE_HEADERS)
+    return Response(image, media_type=image_media_type(image), headers=_CACHE_HEADERS)
+
+
+def image_media_type(data: bytes) -> str:
+    """Return the media type of an image, whatever its address: JPEG, or WebP for thumbnails of older ledgers."""
+    return f"image/{detect_format(data)}"
 
 
 def large_image_url(record: RunRecord, case_id: str, digest: str) -> str:
     return make_url(f"/pictures/{digest}/large.webp", run=record.id, case=case_id)
-
-
-def _require_image(ledger: Ledger, record: RunRecord, case_id: str, digest: str) -> None:
-    if _image_role(ledger, record, case_id, digest) is None:
-        raise NotFound("No case of this run has such an image.")
 
 
 def _image_role(ledger: Ledger, record: RunRecord, case_id: str, digest: str) -> str | None:
@@ -335,12 +334,11 @@ def is_available(case: Case, role: str, digest: str) -> bool:
 
 
 def _image_file(case: Case, role: str, digest: str) -> bytes | None:
-    data = _image_data(case, role)
-    return data if data is not None and digest_of(data) == digest else None
+    found = (_image_data(source) for source in case.sources(role))
+    return next((data for data in found if data is not None and digest_of(data) == digest), None)
 
 
-def _image_data(case: Case, role: str) -> bytes | None:
-    source = case.images.get(role)
+def _image_data(source: ImageSource) -> bytes | None:
     if not isinstance(source, str):
         return None
     try:

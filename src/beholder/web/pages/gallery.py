@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, TypeAlias
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import HTMLResponse
 from pydantic import Field
 
@@ -15,9 +15,8 @@ from beholder.errors import UsageError
 from beholder.judges.audit import DISAGREE
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import SORT_ORDERS, RunRecord, StoredVerdict, VerdictFilter
-from beholder.reports.run_data import verdict_state
 from beholder.reports.text import criterion_titles, humanize
-from beholder.verdicts.verdict import Verdict
+from beholder.verdicts.verdict import SentImage, Verdict
 from beholder.web.background import BackgroundDep, cached_choices
 from beholder.web.responses import LedgerDep, find_run, format_short, make_url, render_page, score_tone, to_json_values
 
@@ -44,65 +43,45 @@ class GalleryFilters:
         return any(value for name, value in self.asked.items() if name != "sort")
 
 
-def _verdict_query(
-    q: QueryText = "",
-    outcome: QueryText = "",
-    grade: QueryText = "",
-    passed: QueryText = "",
-    rubric: QueryText = "",
-    sort: QueryText = "",
-) -> dict[str, str]:
-    """Return the filters by the verdict as a whole."""
-    return {"q": q, "outcome": outcome, "grade": grade, "passed": passed, "rubric": rubric, "sort": sort}
+@dataclass(frozen=True, slots=True)
+class GalleryQuery:
+    """The query parameters of a list; a `group` is NAME or NAME=VALUE, one for each name."""
+
+    q: QueryText = ""
+    outcome: QueryText = ""
+    grade: QueryText = ""
+    passed: QueryText = ""
+    rubric: QueryText = ""
+    criterion: QueryText = ""
+    least: QueryNumber = ""
+    most: QueryNumber = ""
+    assertion: QueryText = ""
+    flag: QueryText = ""
+    style: QueryText = ""
+    group: QueryGroups = ()
+    sort: QueryText = ""
 
 
-def _detail_query(
-    criterion: QueryText = "",
-    least: QueryNumber = "",
-    most: QueryNumber = "",
-    assertion: QueryText = "",
-    flag: QueryText = "",
-    style: QueryText = "",
-    group: QueryGroups = (),
-) -> QueryValues:
-    """Return the filters by details; a `group` is NAME or NAME=VALUE, one for each name."""
-    return {
-        "criterion": criterion,
-        "least": least,
-        "most": most,
-        "assertion": assertion,
-        "flag": flag,
-        "style": style,
-        "group": tuple(item for item in group if item),
-    }
-
-
-def _parse_filters(
-    whole: Annotated[dict[str, str], Depends(_verdict_query)], details: Annotated[QueryValues, Depends(_detail_query)]
-) -> GalleryFilters:
+def _parse_filters(asked: Annotated[GalleryQuery, Depends()]) -> GalleryFilters:
     """Parse the filters of a URL; a form sends empty texts for filters that are not set."""
-    sort, passed = whole.pop("sort"), whole["passed"]
+    sort, groups = asked.sort, tuple(item for item in asked.group if item)
     if sort and sort not in SORT_ORDERS:
         raise UsageError(f"Cases are sorted by {', '.join(SORT_ORDERS)}, not by {sort!r}.")
-    if passed not in ("", "yes", "no"):
-        raise UsageError(f"passed is yes or no, not {passed!r}.")
-    texts = {name: value for name, value in details.items() if isinstance(value, str)}
+    if asked.passed not in ("", "yes", "no"):
+        raise UsageError(f"passed is yes or no, not {asked.passed!r}.")
     wanted = VerdictFilter(
-        outcome=whole["outcome"],
-        grade=whole["grade"],
-        passed={"yes": True, "no": False}.get(passed),
-        rubric=whole["rubric"],
-        criterion=texts["criterion"],
-        least=_parse_number(texts["least"]),
-        most=_parse_number(texts["most"]),
-        assertion=texts["assertion"],
-        flag=texts["flag"],
-        style=texts["style"],
-        groups=_group_filters(details["group"]),
-        text=whole["q"],
+        **{
+            name: getattr(asked, name)
+            for name in ("outcome", "grade", "rubric", "criterion", "assertion", "flag", "style")
+        },
+        passed={"yes": True, "no": False}.get(asked.passed),
+        least=_parse_number(asked.least),
+        most=_parse_number(asked.most),
+        groups=_group_filters(groups),
+        text=asked.q,
         sort=sort or "worst",
     )
-    return GalleryFilters({**whole, **details, "sort": "" if sort == "worst" else sort}, wanted)
+    return GalleryFilters(asdict(asked) | {"group": groups, "sort": "" if sort == "worst" else sort}, wanted)
 
 
 FiltersDep = Annotated[GalleryFilters, Depends(_parse_filters)]
@@ -137,7 +116,7 @@ class GalleryCard:
 
 @router.get("/runs/{run}/cases")
 def gallery_view(
-    request: Request, ledger: LedgerDep, background: BackgroundDep, run: str, filters: FiltersDep, at: PageNumber = 1
+    ledger: LedgerDep, background: BackgroundDep, run: str, filters: FiltersDep, at: PageNumber = 1
 ) -> HTMLResponse:
     """The verdicts of a run as cards."""
     record = find_run(ledger, run)
@@ -153,10 +132,9 @@ def gallery_view(
         for name, number in (("before", at - 1), ("after", at + 1))
     }
     return render_page(
-        request,
         "gallery.html",
         title=f"Cases of {record.name}",
-        here="Runs",
+        active_tab="Runs",
         run=record,
         total=page.total,
         cards=_make_cards(ledger, record, page.verdicts, filters, (at - 1) * PAGE_SIZE),
@@ -200,7 +178,7 @@ def case_link(record: RunRecord, case: str, asked: QueryValues | None = None, pl
 def _make_cards(
     ledger: Ledger, record: RunRecord, judged: Sequence[StoredVerdict], filters: GalleryFilters, first: int
 ) -> list[GalleryCard]:
-    digests = {image.source_digest for stored in judged for image in stored.verdict.images[:2]}
+    digests = {image.source_digest for stored in judged for image in _first_and_last(stored.verdict.images)}
     kept, titles = ledger.has_thumbnail(list(digests)), criterion_titles(record.rubrics)
     return [_make_card(record, stored, filters, first + place, kept, titles) for place, stored in enumerate(judged)]
 
@@ -220,15 +198,24 @@ def _make_card(
             record, verdict.case, {**filters.asked, "by": verdict.rubric if len(record.rubrics) > 1 else ""}, place
         ),
         verdict.rubric if len(record.rubrics) > 1 else "",
-        verdict_state(stored),
+        str(stored.verdict.outcome),
         verdict.score,
         verdict.grade,
         verdict.passed,
         len({flag.flag for flag in verdict.flags}),
         any(flag.flag == DISAGREE for flag in verdict.flags),
-        tuple((image.role, image.source_digest) for image in verdict.images[:2] if image.source_digest in kept),
+        tuple(
+            (image.role, image.source_digest)
+            for image in _first_and_last(verdict.images)
+            if image.source_digest in kept
+        ),
         tuple(_make_bars(verdict, titles)),
     )
+
+
+def _first_and_last(images: Sequence[SentImage]) -> Sequence[SentImage]:
+    """Return the two images of a card; of more than two these are the ones that the case page compares first."""
+    return images if len(images) <= 2 else (images[0], images[-1])
 
 
 def _make_bars(verdict: Verdict, titles: Mapping[str, str]) -> list[CardBar]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, TypeVar
 from urllib.parse import parse_qsl, quote
 
@@ -14,24 +14,33 @@ from beholder.errors import LedgerError, UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
 from beholder.reports.text import column_title, criterion_titles, escape_hidden
-from beholder.reviews.agreement import compare_with_judge, pair_verdicts
-from beholder.reviews.queue import ReviewQueueCache, case_from_label, case_label, find_next_case, read_review_progress
-from beholder.reviews.ratings import format_ratings_csv
+from beholder.reviews.ratings import compare_with_judge, format_ratings_csv, pair_verdicts
 from beholder.reviews.review import (
     Review,
+    ReviewQueueCache,
+    case_from_label,
+    case_label,
     delete_review,
+    find_next_case,
     find_or_start_review,
     list_reviews,
     load_review,
     parse_order,
     parse_rater_name,
+    read_review_progress,
     review_from_record,
 )
-from beholder.reviews.sheet import COMMENT_NAME, Rating, load_rating, record_draft, record_rating
+from beholder.reviews.sheet import (
+    COMMENT_NAME,
+    Rating,
+    load_rating,
+    record_draft,
+    record_rating,
+)
 from beholder.web.background import ProgressCacheDep
-from beholder.web.pages.case import LargeImageCache
-from beholder.web.responses import LedgerDep, NotFound, find_run, make_url, render_page
-from beholder.web.review_form import image_labels, make_form, score_keys
+from beholder.web.pages.case import LargeImagesDep, image_media_type
+from beholder.web.pages.review_form import image_labels, make_form, score_keys
+from beholder.web.responses import LedgerDep, NotFound, find_run, from_state, make_url, render_page
 
 router = APIRouter()
 
@@ -54,12 +63,6 @@ async def _read_form(request: Request) -> dict[str, str]:
         raise UsageError("What was sent is not a form of this app.") from None
 
 
-def _get_queues(request: Request) -> ReviewQueueCache:
-    queues = request.app.state.queues
-    assert isinstance(queues, ReviewQueueCache)
-    return queues
-
-
 def _get_review(ledger: LedgerDep, review: str) -> Review:
     """Return the review that a URL names. Raises `NotFound` if it or its run is gone."""
     loaded = _find_or_404(lambda: load_review(ledger, review))
@@ -68,12 +71,12 @@ def _get_review(ledger: LedgerDep, review: str) -> Review:
 
 
 FormDep = Annotated[dict[str, str], Depends(_read_form)]
-QueuesDep = Annotated[ReviewQueueCache, Depends(_get_queues)]
+QueuesDep = Annotated[ReviewQueueCache, from_state("queues")]
 ReviewDep = Annotated[Review, Depends(_get_review)]
 
 
 @router.get("/review")
-def choose_run_view(request: Request, ledger: LedgerDep, progress_cache: ProgressCacheDep) -> HTMLResponse:
+def choose_run_view(ledger: LedgerDep, progress_cache: ProgressCacheDep) -> HTMLResponse:
     """Which run to rate."""
     records = ledger.runs()
     progress = progress_cache.load(ledger, records)
@@ -82,10 +85,9 @@ def choose_run_view(request: Request, ledger: LedgerDep, progress_cache: Progres
         if progress[review.id].rated:
             raters.setdefault(review.run, []).append(review)
     return render_page(
-        request,
         "review_runs.html",
         title="Review",
-        here="Review",
+        active_tab="Review",
         runs=[record for record in records if not record.is_review],
         raters=raters,
         progress=progress,
@@ -93,20 +95,20 @@ def choose_run_view(request: Request, ledger: LedgerDep, progress_cache: Progres
 
 
 @router.get("/review/run/{run}")
-def start_view(request: Request, ledger: LedgerDep, run: str) -> HTMLResponse:
+def start_view(ledger: LedgerDep, run: str) -> HTMLResponse:
     """Who rates, and in which order."""
-    return _start_page(request, ledger, find_run(ledger, run))
+    return _start_page(ledger, find_run(ledger, run))
 
 
 @router.post("/review/run/{run}")
-def start_review(request: Request, ledger: LedgerDep, queues: QueuesDep, run: str, sent: FormDep) -> Response:
+def start_review(ledger: LedgerDep, queues: QueuesDep, run: str, sent: FormDep) -> Response:
     record = find_run(ledger, run)
     try:
         review = _start_or_resume(ledger, queues, record, sent)
     except LedgerError:
         raise
     except UsageError as error:
-        return _start_page(request, ledger, record, sent, str(error))
+        return _start_page(ledger, record, sent, str(error))
     return _redirect(f"/review/{review.id}/next")
 
 
@@ -117,26 +119,25 @@ def export_run_ratings(ledger: LedgerDep, run: str) -> Response:
 
 
 @router.get("/review/{review}")
-def summary_view(request: Request, ledger: LedgerDep, queues: QueuesDep, review: ReviewDep) -> HTMLResponse:
+def summary_view(ledger: LedgerDep, queues: QueuesDep, review: ReviewDep) -> HTMLResponse:
     """Progress of a review, and agreement of judge and person so far."""
     progress = read_review_progress(ledger, review, queues)
     hidden = review.hide_judge and progress.rated < progress.total
     agreed, differences = ([], []) if hidden else compare_with_judge(ledger, review)
     return render_page(
-        request,
         "review_summary.html",
         title=f"Review by {review.rater}",
-        here="Review",
+        active_tab="Review",
         review=review,
         record=find_run(ledger, review.run),
-        far=progress,
+        progress=progress,
         agreed=agreed,
-        apart=[
+        differing_cases=[
             (difference, case_label(ledger, review, difference.case)) for difference in differences[:MAX_PAIRS_SHOWN]
         ],
         more=len(differences) - MAX_PAIRS_SHOWN,
         hidden=hidden,
-        called=_aspect_title(ledger, review),
+        aspect_title=_aspect_title(ledger, review),
     )
 
 
@@ -165,12 +166,12 @@ RatingDep = Annotated[Rating, Depends(_get_rating)]
 
 @router.get("/review/{review}/case/{label}")
 def rate_view(
-    request: Request, ledger: LedgerDep, queues: QueuesDep, review: ReviewDep, rating: RatingDep, change: bool = False
+    ledger: LedgerDep, queues: QueuesDep, review: ReviewDep, rating: RatingDep, change: bool = False
 ) -> HTMLResponse:
     """The form; once the case is rated, what the judge said beside it."""
     if rating.saved and not change:
-        return _reveal_page(request, ledger, queues, review, rating)
-    return _form_page(request, ledger, queues, review, rating, rating.answers)
+        return _reveal_page(ledger, queues, review, rating)
+    return _form_page(ledger, queues, review, rating, rating.answers)
 
 
 @router.post("/review/{review}/case/{label}")
@@ -186,7 +187,7 @@ def save_rating(
     except UsageError as error:
         if script:
             return JSONResponse({"why": escape_hidden(str(error))}, 400)
-        return _form_page(request, ledger, queues, review, rating, sent, str(error))
+        return _form_page(ledger, queues, review, rating, sent, str(error))
     path = f"/review/{review.id}/next" if review.hide_judge else f"/review/{review.id}/case/{rating.sheet.label}"
     return JSONResponse({"next": make_url(path)}) if script else _redirect(path)
 
@@ -215,22 +216,28 @@ def remove_review(ledger: LedgerDep, review: ReviewDep) -> Response:
 
 @router.get("/review/{review}/case/{label}/{at}.webp", response_class=Response)
 def review_image(
-    request: Request, ledger: LedgerDep, review: ReviewDep, rating: RatingDep, at: Annotated[int, Path(ge=0, le=99)]
+    ledger: LedgerDep,
+    larger: LargeImagesDep,
+    review: ReviewDep,
+    rating: RatingDep,
+    at: Annotated[int, Path(ge=0, le=99)],
 ) -> Response:
     """An image of a case by its place: as large as there is one, under an address that names nothing."""
     if at >= len(rating.sheet.roles):
         raise NotFound("This case has fewer images.")
     role = rating.sheet.roles[at]
-    larger: LargeImageCache = request.app.state.pictures
-    sent = (image for verdict in rating.judge_verdicts for image in verdict.images if image.role == role)
-    digest = next((image.source_digest for image in sent), None)
+    number = rating.sheet.roles[:at].count(role)
+    sent = (
+        [image.source_digest for image in verdict.images if image.role == role] for verdict in rating.judge_verdicts
+    )
+    digest = next((digests[number] for digests in sent if number < len(digests)), None)
     if digest is not None:
         data = larger.get(ledger, find_run(ledger, review.run), rating.case.id, digest) or ledger.thumbnail(digest)
     else:  # the judge did not need the image, a person does
-        data = larger.of_file(rating.case, role)
+        data = larger.of_file(rating.case.sources(role)[number])
     if data is None:
         raise NotFound("The image is not where it was, and the ledger keeps no copy of it.")
-    return Response(data, media_type="image/webp", headers={"Cache-Control": "private, max-age=3600"})
+    return Response(data, media_type=image_media_type(data), headers={"Cache-Control": "private, max-age=3600"})
 
 
 def _redirect(path: str) -> RedirectResponse:
@@ -239,7 +246,8 @@ def _redirect(path: str) -> RedirectResponse:
 
 def _csv_response(ledger: Ledger, record: RunRecord, review: Review | None) -> Response:
     lines = format_ratings_csv(ledger, record.id, None if review is None else [review])
-    parts = iter(lambda: b"".join(islice(lines, CSV_CHUNK_LINES)), b"")
+    first = b"".join(islice(lines, CSV_CHUNK_LINES))  # what cannot be read is found before the response has begun
+    parts = chain([first], iter(lambda: b"".join(islice(lines, CSV_CHUNK_LINES)), b""))
     name = quote((record if review is None else review).id, safe="")
     headers = {"Content-Disposition": f'attachment; filename="ratings-{name}.csv"'}
     return StreamingResponse(parts, media_type="text/csv; charset=utf-8", headers=headers)
@@ -259,18 +267,17 @@ def _start_or_resume(ledger: Ledger, queues: ReviewQueueCache, record: RunRecord
 
 
 def _start_page(
-    request: Request, ledger: Ledger, record: RunRecord, sent: Mapping[str, str] | None = None, wrong: str = ""
+    ledger: Ledger, record: RunRecord, sent: Mapping[str, str] | None = None, wrong: str = ""
 ) -> HTMLResponse:
     if record.is_review:
         raise NotFound(f"The run {record.id} is a review itself; rate the run that it is about.")
     reviews = list_reviews(ledger, record.id)
     rated = ledger.rated_cases([review.id for review in reviews])
     return render_page(
-        request,
         "review_start.html",
         400 if wrong else 200,
         title=f"Review {record.name}",
-        here="Review",
+        active_tab="Review",
         record=record,
         cases=ledger.case_count(record.id),
         reviews=[(review, rated.get(review.id, 0)) for review in reviews],
@@ -281,7 +288,6 @@ def _start_page(
 
 
 def _form_page(
-    request: Request,
     ledger: Ledger,
     queues: ReviewQueueCache,
     review: Review,
@@ -294,45 +300,41 @@ def _form_page(
     progress = read_review_progress(ledger, review, queues)
     asked = make_form(sheet, answers)
     return render_page(
-        request,
         "review_case.html",
         400 if wrong else 200,
         title="Change a rating"
         if rating.saved
         else f"Case {min(progress.rated + 1, progress.total)} of {progress.total}",
-        here="Review",
+        active_tab="Review",
         review=review,
         label=sheet.label,
         fields=sheet.fields,
-        images=[image_labels(sheet).get(role, role) for role in sheet.roles],
+        images=image_labels(sheet),
         sections=asked,
         score_keys=score_keys(asked),
-        assertions=any(ask.id for section in asked for part in section.parts for ask in part.asks),
+        assertions=any(one.id for section in asked for part in section.parts for one in part.questions),
         comment=answers.get(COMMENT_NAME, ""),
-        far=progress,
+        progress=progress,
         again=rating.saved,
         wrong=wrong,
     )
 
 
-def _reveal_page(
-    request: Request, ledger: Ledger, queues: ReviewQueueCache, review: Review, rating: Rating
-) -> HTMLResponse:
+def _reveal_page(ledger: Ledger, queues: ReviewQueueCache, review: Review, rating: Rating) -> HTMLResponse:
     progress = read_review_progress(ledger, review, queues)
     hidden = review.hide_judge and progress.rated < progress.total
     agreed, differences = ([], []) if hidden else compare_with_judge(ledger, review)
     rater_verdicts = {verdict.rubric: verdict for verdict in rating.verdicts}
     sheet = rating.sheet
     return render_page(
-        request,
         "review_reveal.html",
         title=f"Rated {progress.rated} of {progress.total}",
-        here="Review",
+        active_tab="Review",
         review=review,
         label=sheet.label,
         case=None if hidden else rating.case,
         fields=sheet.fields,
-        images=[image_labels(sheet).get(role, role) for role in sheet.roles],
+        images=image_labels(sheet),
         pairs=[
             pair_verdicts(rater_verdicts[verdict.rubric], None if hidden else verdict)
             for verdict in rating.judge_verdicts
@@ -341,14 +343,14 @@ def _reveal_page(
         names={criterion.key: criterion.name for rubric in sheet.rubrics for criterion in rubric.criteria},
         several=len(rating.judge_verdicts) > 1,
         agreed=agreed,
-        apart=[
+        differing_cases=[
             (difference, case_label(ledger, review, difference.case))
             for difference in differences[:5]
             if difference.share > 0
         ],
-        far=progress,
+        progress=progress,
         hidden=hidden,
-        called=_aspect_title(ledger, review),
+        aspect_title=_aspect_title(ledger, review),
     )
 
 

@@ -6,17 +6,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from beholder.ledger.encoding import FACET_STYLE
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RUNNING, RunProgress, RunRecord
-from beholder.reports.comparison import ChangedCase, ComparisonSection, compare_runs, comparison_section
-from beholder.reports.formatting import run_state
+from beholder.reports.comparison import ChangedCase, ComparisonSection, compute_comparison
 from beholder.reports.run_data import ExampleVerdict, RunData
 from beholder.reports.summary import ReportSummary, count_states, run_facts, run_judges
-from beholder.reports.text import escape_hidden, escape_hidden_values
+from beholder.reports.text import escape_hidden, escape_hidden_values, run_state
 from beholder.reviews.review import review_from_record
 from beholder.verdicts.verdict import Outcome
 from beholder.web.background import (
@@ -50,14 +49,13 @@ class RunRow:
 
 
 @router.get("/")
-def runs_view(request: Request, ledger: LedgerDep, progress_cache: ProgressCacheDep) -> HTMLResponse:
+def runs_view(ledger: LedgerDep, progress_cache: ProgressCacheDep) -> HTMLResponse:
     """All runs."""
     rows = list_rows(ledger, progress_cache)
     return render_page(
-        request,
         "runs.html",
         title="Runs",
-        here="Runs",
+        active_tab="Runs",
         runs=[row for row in rows if not row.rater],
         reviews=[row for row in rows if row.rater],
         live_s=REFRESH_S if any(row.record.state == RUNNING for row in rows) else 0,
@@ -134,7 +132,7 @@ LARGE_RUN_REFRESH_S = 15  # of a run whose summary is computed in a process of i
 
 
 @run_router.get("/runs/{run}")
-def run_view(request: Request, ledger: LedgerDep, background: BackgroundDep, run: str) -> HTMLResponse:
+def run_view(ledger: LedgerDep, background: BackgroundDep, run: str) -> HTMLResponse:
     """The summary of a run, as in its report: outcomes, histograms, means with intervals, what failed."""
     record = find_run(ledger, run)
     counts = cached_counts(ledger, background, record)
@@ -146,10 +144,9 @@ def run_view(request: Request, ledger: LedgerDep, background: BackgroundDep, run
         )
 
     answer = render_page(
-        request,
         "run.html",
         title=record.name,
-        here="Runs",
+        active_tab="Runs",
         run=record,
         review=record.is_review,
         state=run_state(record),
@@ -192,7 +189,7 @@ compare_router = APIRouter()
 
 @compare_router.get("/compare")
 def compare_view(
-    request: Request, ledger: LedgerDep, background: BackgroundDep, before: RunName = "", after: RunName = ""
+    ledger: LedgerDep, background: BackgroundDep, before: RunName = "", after: RunName = ""
 ) -> HTMLResponse:
     """What changed from one run to another; without both, a form to choose them."""
     old, new = (find_run(ledger, name) if name else None for name in (before, after))
@@ -201,15 +198,14 @@ def compare_view(
         old = _previous_run(records, new)
     compared: CachedResult[ComparisonSection] | None = None
     if old is not None and new is not None and old.id != new.id:
-        work = partial(_comparison_data, ledger.address, new.id, old.id)
+        work = partial(compute_comparison, ledger.address, new.id, old.id)
         if new.total + old.total > MANY_VERDICTS:
             work = partial(run_in_process, work)
         compared = background.poll(("compare", old.id, new.id), (old.updated, new.updated), work)
     answer = render_page(
-        request,
         "compare.html",
         title="Compare",
-        here="Compare",
+        active_tab="Compare",
         runs=records,
         old=old,
         new=new,
@@ -232,9 +228,3 @@ def _previous_run(records: list[RunRecord], new: RunRecord) -> RunRecord | None:
 
 def _changed_case_link(new: RunRecord | None, case: ChangedCase) -> str:
     return "" if new is None else make_url(f"/runs/{new.id}/case", id=case.case)
-
-
-def _comparison_data(address: str, new: str, old: str) -> ComparisonSection:
-    with Ledger.open(address, read_only=True) as ledger:
-        later, earlier = ledger.run(new), ledger.run(old)
-        return comparison_section(compare_runs(ledger, later, earlier), earlier, RunData(later))

@@ -34,8 +34,8 @@ function look(key) {
 
 const plainKey = (event) => !(event.ctrlKey || event.metaKey || event.altKey) && !document.querySelector("dialog[open]");
 
-document.querySelector("[data-next]")?.focus({ preventScroll: true });
-if (!form) {
+/** A page without the form: what the judge said, or that all is done. */
+function showing() {
   document.documentElement.dataset.ready = "";
   document.addEventListener("keydown", (event) => {
     if (!plainKey(event) || inText(event.target)) return;
@@ -43,185 +43,238 @@ if (!form) {
     else if (!look(event.key)) return;
     event.preventDefault();
   });
-} else {
-  rating();
 }
 
 function rating() {
-  const asks = [...form.querySelectorAll("[data-ask]")];
-  const save = form.querySelector("button[type=submit]");
-  const picks = (ask) => [...ask.querySelectorAll("input[type=radio]")];
-  const answered = (ask) => picks(ask).some((pick) => pick.checked);
-  let now = null;
-  let warned = false;
-  let saving = null; // until it is sent again
-  let underWay = false;
-  let unsaved = false; // it was to be saved, and the app did not
+  const questions = new Questions(form);
+  const saver = new Saver(form, questions);
+  listenToKeys(questions, saver);
+  warnAboveCeilings();
+  listenToAnswers(saver);
+  guardUnsaved(saver);
+  questions.focusFirst();
+  document.documentElement.dataset.ready = "";
+}
 
-  function go(ask) {
-    if (!ask) {
-      save.focus({ preventScroll: true });
-      save.scrollIntoView({ block: "nearest", behavior: "instant" });
-      return;
-    }
-    const pick = picks(ask).find((one) => one.checked) ?? picks(ask)[0];
-    pick.focus({ preventScroll: true });
-    ask.scrollIntoView({ block: "nearest", behavior: "instant" });
+const intoView = (element) => element.scrollIntoView({ block: "nearest", behavior: "instant" });
+
+/** The questions of the form, and which of them has the focus. */
+class Questions {
+  constructor(form) {
+    this.all = [...form.querySelectorAll("[data-ask]")];
+    this.save = form.querySelector("button[type=submit]");
+    this.now = null;
+    form.addEventListener("focusin", (event) => this.mark(event.target.closest("[data-ask]")));
   }
 
-  form.addEventListener("focusin", (event) => {
-    const ask = event.target.closest("[data-ask]");
-    now?.classList.remove("now");
-    now = ask;
-    now?.classList.add("now");
-  });
-
-  function move(by) {
-    const at = now ? asks.indexOf(now) + by : by > 0 ? 0 : asks.length - 1;
-    if (at < 0) return;
-    go(asks[at]);
+  mark(question) {
+    this.now?.classList.remove("now");
+    this.now = question;
+    this.now?.classList.add("now");
   }
 
-  function pick(key) {
-    const found = now && picks(now).find((one) => one.dataset.pick === key);
+  choices(question) {
+    return [...question.querySelectorAll("input[type=radio]")];
+  }
+
+  unanswered() {
+    return this.all.filter((question) => !this.choices(question).some((choice) => choice.checked));
+  }
+
+  /** Focuses the answer to a question, or its first choice. */
+  focus(question) {
+    const choices = this.choices(question);
+    (choices.find((choice) => choice.checked) ?? choices[0]).focus({ preventScroll: true });
+  }
+
+  /** Goes to a question; without one, to the button that saves. */
+  go(question) {
+    if (question) this.focus(question);
+    else this.save.focus({ preventScroll: true });
+    intoView(question ?? this.save);
+  }
+
+  move(by) {
+    const at = this.now ? this.all.indexOf(this.now) + by : by > 0 ? 0 : this.all.length - 1;
+    if (at >= 0) this.go(this.all[at]);
+  }
+
+  /** Answers the question that has the focus by a key, and goes to the next one. Returns whether the key is an answer. */
+  pick(key) {
+    const found = this.now && this.choices(this.now).find((choice) => choice.dataset.pick === key);
     if (!found) return false;
     found.checked = true;
     found.dispatchEvent(new Event("change", { bubbles: true }));
-    const next = asks[asks.indexOf(now) + 1];
-    go(next);
+    this.go(this.all[this.all.indexOf(this.now) + 1]);
     return true;
   }
 
+  /** Focuses the first unanswered question without moving the page, since the images come first; who was here before
+   * goes on where they were. */
+  focusFirst() {
+    const first = this.unanswered()[0] ?? this.all[0];
+    this.focus(first);
+    if (first !== this.all[0]) intoView(first);
+  }
+}
+
+/** Saves the form, and keeps drafts of it until then. */
+class Saver {
+  constructor(form, questions) {
+    this.form = form;
+    this.questions = questions;
+    this.warned = false; // of what is unanswered
+    this.timer = null; // until it is sent again
+    this.underWay = false;
+    this.unsaved = false; // it was to be saved, and the app did not
+    // That something is kept is no news beside what is unanswered.
+    this.drafts = keeping(form, (words, loud) => { if (this.timer === null && (loud || !this.warned)) say(words, loud); });
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.submit();
+    });
+  }
+
+  request() {
+    this.form.requestSubmit(this.questions.save);
+  }
+
+  submit() {
+    const open = this.questions.unanswered();
+    if (!open.length || this.warned) {
+      this.send();
+      return;
+    }
+    this.warned = true;
+    say(`${open.length} unanswered. Press Enter again to save without ${open.length === 1 ? "it" : "them"}.`, true);
+    for (const question of open) question.classList.add("left-open");
+    this.questions.go(open[0]);
+  }
+
+  /** Saves without leaving the page before it is saved: what the app does not answer is sent again until it does. */
+  async send() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    if (this.underWay) return;
+    this.underWay = this.unsaved = true;
+    this.drafts.stop();
+    try {
+      if (await this.post()) return;
+    } catch {
+      this.timer = setTimeout(() => this.send(), AGAIN_MS);
+      say("Not saved: the app does not answer. It is tried again until it does; leave this page open.", true);
+    }
+    this.underWay = false;
+    this.drafts.start();
+  }
+
+  /** Sends the form once. Returns whether it is saved; then the page goes. Throws if the app does not answer. */
+  async post() {
+    const body = new URLSearchParams(new FormData(this.form));
+    const answer = await fetch(this.form.action, { method: "POST", body, headers: { Accept: "application/json" } });
+    if (answer.status >= 500) throw new Error(answer.statusText);
+    const told = answer.headers.get("Content-Type") === "application/json" ? await answer.json() : {};
+    if (answer.ok) {
+      this.unsaved = false;
+      location.assign(told.next);
+    } else {
+      refuse(told.why ?? `The app refuses it (${answer.status}).`);
+    }
+    return answer.ok;
+  }
+}
+
+function refuse(why) {
+  const wrong = document.querySelector("[data-wrong]");
+  wrong.textContent = why;
+  wrong.hidden = false;
+  intoView(wrong);
+  say("Not saved.", true);
+}
+
+function listenToKeys(questions, saver) {
   document.addEventListener("keydown", (event) => {
     if (document.querySelector("dialog[open]")) return;
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
-      form.requestSubmit(save);
+      saver.request();
+    } else if (!plainKey(event)) {
       return;
-    }
-    if (!plainKey(event)) return;
-    if (inText(event.target)) {
-      if (event.key === "Escape") go(asks.find((ask) => !answered(ask)) ?? asks.at(-1));
-      return;
-    }
-    if (!done(event)) return;
-    event.preventDefault();
-  });
-
-  /** Whether the key did something here. */
-  function done(event) {
-    const { key, target } = event;
-    if (key === "Enter") {
-      if (target.closest("a, button:not([type=submit]), summary")) return false;
-      form.requestSubmit(save);
-    } else if (key === "ArrowDown" || key === "ArrowUp") {
-      if (target.closest(".cv")) return false;
-      move(key === "ArrowDown" ? 1 : -1);
-    } else if (key === "c") {
-      const comment = form.querySelector("[data-comment]");
-      comment.focus({ preventScroll: true });
-      comment.scrollIntoView({ block: "nearest", behavior: "instant" });
-    } else if (key === "p") {
-      document.querySelector("[data-pass]")?.click();
-    } else if (key === "i") {
-      const guide = now?.closest(".rate-part")?.querySelector("details");
-      if (guide) guide.open = !guide.open;
-    } else if (key === "?") {
-      if (!target.matches("input")) return false; // the frame sees to it
-      document.querySelector("[data-help]").click();
-    } else {
-      return pick(key.length === 1 ? key.toLowerCase() : key) || look(key);
-    }
-    return true;
-  }
-
-  // A score above what the failed assertions allow is lowered when it is saved: better to know before.
-  function ceiling(part) {
-    const note = part.querySelector("[data-ceiling-note]");
-    if (!note) return;
-    const ends = part.dataset.ceiling.split(",").map(Number);
-    const failed = part.querySelectorAll('.assertion input[value="no"]:checked').length;
-    const most = ends[Math.min(failed, ends.length - 1)];
-    const score = Number(part.querySelector(".score input:checked")?.value);
-    note.textContent = score > most ? `${failed} answered No: at most ${most} counts.` : "";
-  }
-  for (const part of form.querySelectorAll(".rate-part")) {
-    ceiling(part);
-    part.addEventListener("change", () => ceiling(part));
-  }
-
-  form.addEventListener("submit", (event) => {
-    const open = asks.filter((ask) => !answered(ask));
-    if (open.length && !warned) {
+    } else if (inText(event.target)) {
+      if (event.key === "Escape") questions.go(questions.unanswered()[0] ?? questions.all.at(-1));
+    } else if (pressKey(event, questions, saver)) {
       event.preventDefault();
-      warned = true;
-      say(`${open.length} unanswered. Press Enter again to save without ${open.length === 1 ? "it" : "them"}.`, true);
-      for (const ask of open) ask.classList.add("left-open");
-      go(open[0]);
-      return;
     }
-    event.preventDefault();
-    send();
   });
+}
 
-  /** Saves without leaving the page before it is saved: what the app does not answer is sent again until it does. */
-  async function send() {
-    clearTimeout(saving);
-    saving = null;
-    if (underWay) return;
-    underWay = unsaved = true;
-    drafts.stop();
-    try {
-      const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)), headers: { Accept: "application/json" } });
-      if (answer.status >= 500) throw new Error(answer.statusText);
-      const told = answer.headers.get("Content-Type") === "application/json" ? await answer.json() : {};
-      if (answer.ok) {
-        unsaved = false;
-        location.assign(told.next);
-        return;
-      }
-      refuse(told.why ?? `The app refuses it (${answer.status}).`);
-    } catch {
-      saving = setTimeout(send, AGAIN_MS);
-      say("Not saved: the app does not answer. It is tried again until it does; leave this page open.", true);
-    }
-    underWay = false;
-    drafts.start();
+/** Does what a key stands for. Returns whether it stands for something here. */
+function pressKey({ key, target }, questions, saver) {
+  if (key === "Enter") {
+    if (target.closest("a, button:not([type=submit]), summary")) return false;
+    saver.request();
+  } else if (key === "ArrowDown" || key === "ArrowUp") {
+    if (target.closest(".cv")) return false;
+    questions.move(key === "ArrowDown" ? 1 : -1);
+  } else if (key === "c") {
+    const comment = form.querySelector("[data-comment]");
+    comment.focus({ preventScroll: true });
+    intoView(comment);
+  } else if (key === "p") {
+    document.querySelector("[data-pass]")?.click();
+  } else if (key === "i") {
+    const guide = questions.now?.closest(".rate-part")?.querySelector("details");
+    if (guide) guide.open = !guide.open;
+  } else if (key === "?") {
+    if (!target.matches("input")) return false; // the frame sees to it
+    document.querySelector("[data-help]").click();
+  } else {
+    return questions.pick(key.length === 1 ? key.toLowerCase() : key) || look(key);
   }
+  return true;
+}
 
-  function refuse(why) {
-    const wrong = document.querySelector("[data-wrong]");
-    wrong.textContent = why;
-    wrong.hidden = false;
-    wrong.scrollIntoView({ block: "nearest", behavior: "instant" });
-    say("Not saved.", true);
+/** Says where a score is above what the failed assertions allow: it is lowered when it is saved. */
+function warnAboveCeilings() {
+  for (const part of form.querySelectorAll(".rate-part")) {
+    noteCeiling(part);
+    part.addEventListener("change", () => noteCeiling(part));
   }
+}
 
-  // That something is kept is no news beside what is unanswered.
-  const drafts = keeping(form, (words, loud) => { if (saving === null && (loud || !warned)) say(words, loud); });
+function noteCeiling(part) {
+  const note = part.querySelector("[data-ceiling-note]");
+  if (!note) return;
+  const ends = part.dataset.ceiling.split(",").map(Number);
+  const failed = part.querySelectorAll('.assertion input[value="no"]:checked').length;
+  const most = ends[Math.min(failed, ends.length - 1)];
+  const score = Number(part.querySelector(".score input:checked")?.value);
+  note.textContent = score > most ? `${failed} answered No: at most ${most} counts.` : "";
+}
+
+/** Keeps every answer the moment it is given. */
+function listenToAnswers(saver) {
   form.addEventListener("change", (event) => {
     event.target.closest("[data-ask]")?.classList.remove("left-open");
-    warned = false;
-    drafts.keep();
+    saver.warned = false;
+    saver.drafts.keep();
   });
   form.addEventListener("input", (event) => {
-    if (inText(event.target)) drafts.soon();
+    if (inText(event.target)) saver.drafts.soon();
   });
-  if ("unsaved" in form.dataset) drafts.keep(); // sent back with a word on what is wrong
-  document.querySelector("[data-leave]")?.addEventListener("click", () => drafts.stop());
-  addEventListener("pagehide", () => drafts.flush());
+  if ("unsaved" in form.dataset) saver.drafts.keep(); // sent back with a word on what is wrong
+}
+
+/** Lets the page go only if nothing is lost by it. */
+function guardUnsaved(saver) {
+  document.querySelector("[data-leave]")?.addEventListener("click", () => saver.drafts.stop());
+  addEventListener("pagehide", () => saver.drafts.flush());
   addEventListener("beforeunload", (event) => {
-    if (unsaved || drafts.atRisk()) event.preventDefault();
+    if (saver.unsaved || saver.drafts.atRisk()) event.preventDefault();
   });
   addEventListener("pageshow", (event) => {
     if (event.persisted) location.reload(); // come back to by the back button: what is saved may be another thing now
   });
-
-  // Focus without moving the page: the images come first. Who was here before goes on where they were.
-  const first = asks.find((ask) => !answered(ask)) ?? asks[0];
-  (picks(first).find((one) => one.checked) ?? picks(first)[0]).focus({ preventScroll: true });
-  if (first !== asks[0]) first.scrollIntoView({ block: "nearest", behavior: "instant" });
-  document.documentElement.dataset.ready = "";
 }
 
 function say(words, loud = false) {
@@ -286,3 +339,7 @@ function keeping(form, tell) {
     start: () => { stopped = false; send(); },
   };
 }
+
+document.querySelector("[data-next]")?.focus({ preventScroll: true });
+if (form) rating();
+else showing();

@@ -1,0 +1,200 @@
+"""A ledger that is moved or deleted while it is in use, or whose disk is full, is noticed before more is paid for; what
+was paid for is stored, and the message says where."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.scripts import PATIENCE_S
+
+from beholder import Case, Ledger, LedgerError, Session
+from beholder.ledger import sqlite
+from beholder.testing.server import JudgeServer
+
+CONCURRENCY = 8  # as in the fixture `command`
+COUNT = 120
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def rename(path: Path) -> None:
+    path.rename(path.with_name("elsewhere.db"))
+
+
+def replace(path: Path) -> None:
+    """Another ledger takes its place."""
+    with Ledger.open(path.with_name("other.db"), create=True):
+        pass
+    path.with_name("other.db").replace(path)
+
+
+def saved_in(said: str) -> Path:
+    found = re.search(r"All that was paid for is in '([^']+)'", said)
+    assert found, said
+    return Path(found[1])
+
+
+@pytest.mark.parametrize("vanish", [Path.unlink, rename, replace, lambda path: shutil.rmtree(path.parent)])
+def test_a_ledger_that_vanishes_is_saved_and_the_run_goes_on_from_there(
+    vanish: Callable[[Path], None], tmp_path: Path, server: JudgeServer, cases: Any, run: Run,
+    good_answer: Callable[[], dict[str, Any]], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    cases(COUNT)
+    (tmp_path / "folder").mkdir()
+    place = tmp_path / "folder" / "ledger.db"
+    gone: list[int] = []
+
+    def reply(_: Any) -> dict[str, Any]:
+        if len(server.received) >= 20 and not gone:
+            gone.append(len(server.received))
+            vanish(place)
+        return good_answer()
+
+    server.default = reply
+    done = run("--quiet", "--ledger", str(place))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "was moved or deleted while it was in use" in done.stderr
+    saved = saved_in(done.stderr.replace("\n", " "))
+    asked = len(server.received)
+    assert asked < COUNT
+    with Ledger.open(saved) as ledger:
+        assert ledger.tally("latest").outcomes == {"scored": asked}
+        assert ledger.check() == []
+    server.default = good_answer()
+    assert run("--quiet", "--ledger", str(saved)).returncode == 0
+    assert len(server.received) == COUNT
+
+
+def test_a_session_says_so_before_it_asks_again(
+    tmp_path: Path, server: JudgeServer, cases: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cases(3)
+    place = tmp_path / "session.db"
+    made = [
+        Case(f"c{number}", images={"input": "before.png", "edited": f"after{number}.png"}, fields={"instruction": "x"})
+        for number in range(3)
+    ]
+    with Session("openai:test", ledger=place, options={"base_url": server.openai_url}) as session:
+        assert session.judge("edit-preservation", made[0]).scored
+        place.unlink()
+        with pytest.raises(LedgerError, match="was moved or deleted") as caught:
+            session.judge("edit-preservation", made[1])
+    assert len(server.received) == 1
+    with Ledger.open(saved_in(str(caught.value))) as ledger:
+        assert [verdict.case for verdict in ledger.verdicts("latest")] == ["c0"]
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_a_session_on_a_disk_that_fills_up_returns_what_it_stored_and_asks_no_more(
+    cache: bool, tmp_path: Path, server: JudgeServer, cases: Any, monkeypatch: pytest.MonkeyPatch,
+    good_answer: Callable[[], dict[str, Any]],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    cases(2)
+
+    def reply(_: Any) -> dict[str, Any]:
+        monkeypatch.setattr(sqlite, "MIN_FREE_BYTES", 2**62)
+        return good_answer()
+
+    server.default = reply
+    first, second = (
+        Case(f"c{number}", images={"input": "before.png", "edited": f"after{number}.png"}, fields={"instruction": "x"})
+        for number in range(2)
+    )
+    options = {"base_url": server.openai_url, "cache": cache}
+    with Session("openai:test", ledger="session.db", options=options) as session:
+        assert session.judge("edit-preservation", first).scored
+        with pytest.raises(LedgerError, match="Make room and start again"):
+            session.judge("edit-preservation", second)
+        assert [verdict.case for verdict in session.run.verdicts()] == ["c0"]
+    assert len(server.received) == 1
+
+
+QUOTA = """
+import os, resource, sys
+from beholder import Case, LedgerError, Session
+with Session("openai:test", ledger="session.db", options={"base_url": sys.argv[1], "thumbnails": False}) as session:
+    def judge(number):
+        images = {"input": "before.png", "edited": f"after{number}.png"}
+        return session.judge("edit-preservation", Case(f"c{number}", images=images, fields={"instruction": "x"}))
+    judge(0)
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, most[1]))  # as a quota: there is room, and no write succeeds
+    for number in (1, 2, 3):
+        try:
+            judge(number)
+        except LedgerError as error:
+            print(error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    judge(3)
+"""
+
+
+def test_a_session_whose_last_write_failed_asks_for_nothing_more(
+    tmp_path: Path, server: JudgeServer, cases: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a disk quota nothing is known before a write fails. What could not be written is, as soon as that works."""
+    monkeypatch.chdir(tmp_path)
+    cases(4)
+    words = [sys.executable, "-c", QUOTA, server.openai_url]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("the disk is full or failing") == 3
+    assert len(server.received) == 3  # for c0, for c1, which could not be written, and for c3 in the end
+    with Ledger.open("session.db") as ledger:
+        assert sorted(verdict.case for verdict in ledger.verdicts("latest")) == ["c0", "c1", "c3"]
+
+
+def test_the_working_folder_may_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with Ledger.open("ledger.db", create=True) as ledger:
+        monkeypatch.chdir("folder")
+        assert ledger.find_file_problem() == ""
+        assert ledger.save_displaced() == ""
+
+
+def test_on_a_full_disk_nobody_is_asked(
+    server: JudgeServer, cases: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases(10)
+    monkeypatch.setattr(sqlite, "MIN_FREE_BYTES", 2**62)
+    done = run("--quiet")
+    assert done.returncode == 2
+    assert "Make room and start again" in done.stderr
+    assert server.received == []
+
+
+def test_a_disk_that_fills_up_is_noticed_before_the_next_case(
+    tmp_path: Path, server: JudgeServer, cases: Any, run: Run, monkeypatch: pytest.MonkeyPatch,
+    good_answer: Callable[[], dict[str, Any]],
+) -> None:  # fmt: skip
+    cases(COUNT)
+
+    def reply(_: Any) -> dict[str, Any]:
+        if len(server.received) == 20:
+            monkeypatch.setattr(sqlite, "MIN_FREE_BYTES", 2**62)
+        return good_answer()
+
+    server.default = reply
+    done = run("--quiet")
+    assert done.returncode == 2
+    assert "Make room and start again" in done.stderr
+    asked = len(server.received)
+    assert asked <= 20 + 2 * CONCURRENCY + 2  # those under way, those prepared, and those in the queue
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        assert ledger.tally("latest").outcomes == {"scored": asked}
+        assert ledger.run("latest").state == "interrupted"
+    monkeypatch.undo()
+    assert run("--quiet").returncode == 0
+    assert len(server.received) == COUNT
