@@ -304,10 +304,11 @@ def test_facets_past_the_bounds_of_an_index(ledger: Ledger) -> None:
 
 
 def test_the_disk_is_full(postgres: Server) -> None:
-    with small_disk(postgres) as folder:
-        postgres.sql(f"CREATE TABLESPACE small LOCATION '{folder}'", "CREATE DATABASE full_up TABLESPACE small")
+    # A server of its own: one whose tablespace is gone cannot write its dirty pages, and fails everybody's statements.
+    with own_server(postgres.programs) as server, small_disk(server) as folder:
+        server.sql(f"CREATE TABLESPACE small LOCATION '{folder}'", "CREATE DATABASE full_up TABLESPACE small")
         written = 0
-        with Ledger.open(postgres.url("full_up"), create=True) as ledger:
+        with Ledger.open(server.url("full_up"), create=True) as ledger:
             ledger.start(run_record())
             with told("the server's disk is full. Make room"):
                 for start in range(0, 64_000, 64):
@@ -315,12 +316,20 @@ def test_the_disk_is_full(postgres: Server) -> None:
                     written = start + 64
             assert ledger.progress()["r1"].done == written > 0
             assert ledger.check() == []
-        postgres.sql("DROP DATABASE full_up", "DROP TABLESPACE small")
+
+
+@contextmanager
+def own_server(programs: Path) -> Iterator[Server]:
+    server = Server(programs)
+    try:
+        yield server
+    finally:
+        server.end()
 
 
 @contextmanager
 def small_disk(server: Server) -> Iterator[Path]:
-    """A file system of 16 MB, which only root may have."""
+    """A file system of 16 MB, which only root may have; the server is stopped before it is taken away."""
     with tempfile.TemporaryDirectory() as name:
         mounted = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", name], capture_output=True, text=True
@@ -334,6 +343,7 @@ def small_disk(server: Server) -> Iterator[Path]:
             Path(name).chmod(0o755)
             yield folder
         finally:
+            server.stop("immediate")
             subprocess.run(["umount", name], check=True)
 
 
