@@ -7,6 +7,7 @@ import importlib.util
 import ipaddress
 import os
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -123,6 +124,10 @@ _SLOW_FILES = {
 }
 
 _tried: list[str] = []
+
+# A shell starts background jobs with SIGINT ignored, and children inherit that: no test of Ctrl-C could pass.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
