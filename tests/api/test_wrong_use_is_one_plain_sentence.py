@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+import beholder
 from beholder import (
+    BeholderError,
     Case,
     CaseError,
     Options,
@@ -23,6 +25,7 @@ from beholder import (
     judge,
     judge_rubrics,
     make_briefs,
+    qualify,
     run,
 )
 from beholder.testing.server import JudgeServer
@@ -38,6 +41,7 @@ INPUTS: dict[str, Any] = {"input": "before.png", "edited": "after0.png", "instru
         ({"instructions": "x"}, "Did you mean 'instruction'"),
         ({"smaples": 3}, "Did you mean 'samples'"),
         ({"id": "a"}, "give a Case, which has an id"),
+        ({"case": {}}, "A case is given by position, as a Case: judge(rubric, case)."),
         ({"groups": {}}, "give a Case, which has groups"),
         ({"colour": 3}, "the images 'input', 'target', 'edited' and the fields 'instruction'"),
         ({"instruction": 3}, "should be a text or a list of texts"),
@@ -253,3 +257,71 @@ def test_options_are_a_value_or_a_mapping(make_case: Callable[[int], Case]) -> N
     assert brief.digest == make_briefs(RUBRIC, make_case(0), options={"prompt": "mine.md"})[RUBRIC].digest
     assert brief.digest != make_briefs(RUBRIC, make_case(0))[RUBRIC].digest
     assert list(make_briefs("edit", make_case(0))) == ["edit-preservation", "edit-quality", "edit-fidelity"]
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            lambda: beholder.judge_from("openai:x", bas_url="z"),  # type: ignore[call-arg]  # on purpose
+            "no setting 'bas_url' of a judge; did you mean 'base_url'",
+        ),
+        (lambda: judge(RUBRIC, judge={"judge": "openai:x"}, **INPUTS), "or a Judge, and dict is none"),  # type: ignore[arg-type]  # on purpose
+        (lambda: list(beholder.score(["junk", "{}"], "edit")), "This holds no answer.*answers, line 1"),
+    ],
+)
+def test_a_mistake_in_an_argument_names_what_was_meant(call: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: qualify("opnai:x"),
+        lambda: Session(ledger="new.db", name="latest"),
+    ],
+)
+def test_wrong_names_leave_no_files(call: Callable[[], object], tmp_path: Path) -> None:
+    with pytest.raises(BeholderError):
+        call()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_of_ones_own_has_no_list_price() -> None:
+    with pytest.raises(UsageError, match="a server of your own has no list price"):
+        Session("openai:gpt-5-mini", budget=1, options={"base_url": "http://127.0.0.1:1/v1"})
+
+
+def test_the_checks_of_doctor_are_json_values() -> None:
+    checks = beholder.doctor()
+    assert checks.to_dict() == {"checks": [check.to_dict() for check in checks]}
+    assert repr(checks).startswith("<CheckList, ")
+
+
+@pytest.mark.parametrize(
+    ("record", "sentence"),
+    [
+        ({"input": "before.png", "editd": "after0.png", "instruction": "x"}, "'edited'; is it the column 'editd'?"),
+        ({"input": "before.png", "edited": "after0.png", "instructions": "x"}, "is it the column 'instructions'?"),
+    ],
+)
+def test_a_column_with_nearly_the_right_name_is_named(record: dict[str, object], sentence: str) -> None:
+    with Session(ScriptedJudge("x")) as session, pytest.raises(CaseError) as error:
+        list(session.judge_many(RUBRIC, [record]))
+    assert sentence in str(error.value)
+
+
+def test_a_record_whose_id_is_none_gets_one(make_case: Callable[[int], Case]) -> None:
+    images = {role: str(path) for role, path in make_case(0).list_images()}
+    with Session() as session:
+        (verdict,) = session.judge_many(RUBRIC, [{"id": None, **images, "instruction": "make it red"}])
+    assert verdict.case.startswith("after0-")
+
+
+def test_a_lazy_frame_is_a_source_of_cases(make_case: Callable[[int], Case]) -> None:
+    import polars
+
+    images = {role: str(path) for role, path in make_case(0).list_images()}
+    frame = polars.LazyFrame([{"id": "a", **images, "instruction": "make it red"}])
+    assert run(rubric=RUBRIC, cases=frame, ledger="new.db").summary.verdicts == 1

@@ -78,7 +78,7 @@ def test_a_budget_without_a_price_names_the_price_list_if_there_is_none(
             (object() if installed else None) if name == "genai_prices" else find_spec(name, *package)
         ),
     )
-    done = run(RUN + "cases.jsonl --judge openai:own-model --base-url http://127.0.0.1:9/v1 --budget 1")
+    done = run(RUN + "cases.jsonl --judge openai:own-model --budget 1")
     assert done.code == 2
     assert ("beholder[prices]" in done.err) is not installed
     assert "--price-input" in done.err

@@ -14,6 +14,7 @@ from numbers import Real
 from pathlib import Path
 
 from beholder.api.options import Options, OptionsLike, describe_judge
+from beholder.cases.sources import is_case_source
 from beholder.errors import UsageError
 from beholder.judges.base import Judge
 from beholder.ledger.ledger import Ledger
@@ -146,7 +147,7 @@ def _split_objects(given: dict[str, object]) -> tuple[dict[str, object], SuiteOb
         objects.rubric = rubric
         del flags["rubric"]
     if (cases := flags.get("cases")) is not None and not isinstance(cases, str):
-        if not isinstance(cases, Iterable):
+        if not is_case_source(cases):
             raise UsageError(f"cases are a file or an iterable of cases, and {type(cases).__name__} is neither.")
         objects.cases = cases
         del flags["cases"]

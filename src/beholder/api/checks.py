@@ -7,6 +7,7 @@ import importlib.util
 import os
 import platform
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -257,6 +258,14 @@ class Check:
 
 class CheckList(list[Check]):
     """The checks of `doctor`, in order: a list, which a notebook shows as a table."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON values: under `checks`, what `beholder doctor --json` prints line by line."""
+        return {"checks": [check.to_dict() for check in self]}
+
+    def __repr__(self) -> str:
+        states = Counter(check.state for check in self)
+        return f"<CheckList, {', '.join(f'{count} {state}' for state, count in states.items())}>"
 
     def _repr_html_(self) -> str:
         from beholder.reports.charts import html_result, html_table

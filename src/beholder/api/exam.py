@@ -19,7 +19,7 @@ from beholder.exam.grading import make_report_card
 from beholder.exam.report_card import ReportCard
 from beholder.exam.results import load_results, sitting_tag
 from beholder.judges.base import INSTRUMENTS, Judge, check_judges
-from beholder.judges.factory import judge_from
+from beholder.judges.factory import check_judge_name, judge_from
 from beholder.ledger.ledger import Ledger, LedgerLike, open_ledger
 from beholder.ledger.types import FINISHED
 from beholder.rubrics.load import load_rubrics
@@ -155,6 +155,7 @@ class ExamSitting:
         """Write the papers of all rubrics, or find them; see `qualify`."""
         if not isinstance(judge, str):
             raise UsageError(f"The judge of an exam is given by its name, and {type(judge).__name__} is none.")
+        check_judge_name(judge)  # before papers are written
         chosen = _select_rubrics(rubrics, judge)
         notes = dict.fromkeys(note for _, asked in chosen for note in exam_notes(asked, photos))
         exams = [

@@ -236,7 +236,7 @@ class Options:
 def as_judges(judge: JudgeLike | Sequence[JudgeLike] | None) -> list[JudgeLike]:
     """Return the judges of a call, the instruments if there is none. Raises `UsageError` for what is no judge."""
     named = [INSTRUMENTS] if judge is None else [judge] if isinstance(judge, JudgeLike) else judge
-    if not isinstance(named, Iterable):
+    if not isinstance(named, Iterable) or isinstance(named, Mapping):
         raise UsageError(
             f"A judge is a name such as 'openai:gpt-5-mini', or a Judge, and {type(judge).__name__} is none."
         )
@@ -381,6 +381,8 @@ def make_case(rubrics: Sequence[Rubric], case: Case | None, inputs: Mapping[str,
 def _describe_unknown_input(name: str, rubrics: Sequence[Rubric], known: Sequence[str]) -> str:
     if name in CASE_ATTRIBUTES:
         return f"{name!r} is no input; give a Case, which has {CASE_ATTRIBUTES[name]}."
+    if name == "case":
+        return "A case is given by position, as a Case: judge(rubric, case)."
     if name in RESERVED_NAMES:
         return f"{name!r} is no input here; a Session takes it when it is made."
     close = difflib.get_close_matches(name, [*known, *RESERVED_NAMES], n=1)
@@ -426,6 +428,10 @@ class SessionSetup:
         ):
             if not isinstance(given, kinds) or isinstance(given, bool):
                 raise UsageError(f"{wanted}, and {type(given).__name__} is not.")
+        if self.name is not None and self.ledger is not None:
+            from beholder.ledger.runs import check_name
+
+            check_name(self.name)  # before a ledger is made
         options = self.options.read_prompt()  # read once, and not in another process
         # Whatever the working directory is later, and in another process.
         styles = [os.path.abspath(folder) for folder in options.styles]

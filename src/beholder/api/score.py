@@ -155,9 +155,10 @@ class ScoreResult:
             for verdict, (_, rubric) in zip(verdicts, judged, strict=True):
                 self._summary.add(verdict)
                 yield verdict, rubric
-        if not self._summary.outcomes and not self._summary.malformed:
+        if not self._summary.outcomes:
             named = repr(os.fspath(self._answers)) if isinstance(self._answers, str | os.PathLike) else "This"
-            raise UsageError(f"{named} holds no answer; it should have one JSON object a line.")
+            first = "".join(f" {sentence}" for sentence in self._summary.first_malformed[:1])
+            raise UsageError(f"{named} holds no answer; it should have one JSON object a line.{first}")
 
 
 def score(

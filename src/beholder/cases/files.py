@@ -12,7 +12,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
@@ -251,9 +251,9 @@ def parse_record(record: Mapping[str, object], location: str, schema: CaseSchema
     # An image that is given but wrong has a problem already; it is not missing as well.
     given = {role for role in roles if not _is_missing_image(record.get(role))} if problems else images.keys()
     chosen, missing = schema.choose_roles(given)
-    problems += [f"lacks the image {role!r}" for role in missing]
+    problems += [f"lacks the image {role!r}{_suggest_column(role, groups)}" for role in missing]
     problems += [
-        f"lacks the field {name!r}"
+        f"lacks the field {name!r}{_suggest_column(name, groups)}"
         for name in schema.required
         if name not in fields and (record.get(name) is None or _to_plain(record[name]) == [])
     ]
@@ -283,6 +283,12 @@ def _flatten_record(record: Mapping[str, object], schema: CaseSchema, problems: 
                     problems.append(f"has the unknown {word} {name!r} in {kind!r}; {_suggest(str(name), names)}")
         record = flat
     return _join_numbered_columns(record, schema, problems) if schema.many else record
+
+
+def _suggest_column(name: str, others: Iterable[str]) -> str:
+    """Return a hint for what is missing, if an unknown column has nearly its name; else nothing."""
+    close = get_close_matches(name, others, n=1, cutoff=0.8)
+    return f"; is it the column {close[0]!r}?" if close else ""
 
 
 def _suggest(name: str, names: Sequence[str]) -> str:

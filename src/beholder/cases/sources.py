@@ -20,7 +20,7 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from tempfile import SpooledTemporaryFile, mkdtemp
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from beholder.cases.case import Case, CaseRow, CaseSchema, id_problem, make_case_id
 from beholder.cases.files import iter_frame, parse_record, read_rows
@@ -213,15 +213,18 @@ def _check_source(source: object) -> None:
         raise CaseError("A mapping is one case; give a list of mappings.")
     if isinstance(source, Case):
         raise CaseError("This is one case; give a list of cases.")
-    if isinstance(source, bytes | bytearray) or not (_is_polars(source) or _is_iterable(source)):
+    if not is_case_source(source):
         raise CaseError(
             "Cases are given as the path of a case file, an iterable of Case objects or mappings, a dataset or a "
             f"frame; this is of type {type(source).__name__}."
         )
 
 
-def _is_iterable(source: object) -> bool:
-    return hasattr(source, "__iter__") or hasattr(source, "__getitem__")
+def is_case_source(source: object) -> TypeGuard[Iterable[object]]:
+    """Return whether something other than a path can be read as cases: an iterable, a dataset or a frame."""
+    if isinstance(source, bytes | bytearray):
+        return False
+    return _is_polars(source) or hasattr(source, "__iter__") or hasattr(source, "__getitem__")
 
 
 def _is_dataset(source: object) -> bool:
@@ -288,9 +291,9 @@ def _make_row(item: object, location: str, schema: CaseSchema, base: str) -> Cas
         return _check_case(item, location, schema)
     if not isinstance(item, Mapping):
         return CaseRow(location, None, (f"is of type {type(item).__name__}; give a Case or a mapping",))
-    if item.keys() & {"id", "case"}:
+    if any(item.get(key) is not None for key in ("id", "case")):
         return parse_record(item, location, schema, base)
-    row = parse_record({"id": "…", **item}, location, schema, base)
+    row = parse_record({**item, "id": "…"}, location, schema, base)
     if row.case is None:
         return replace(row, id="")
     id_ = make_case_id(row.case.images, row.case.fields)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from difflib import get_close_matches
 from typing import TypeAlias, Unpack
 
 from beholder.errors import SetupError
@@ -44,6 +45,11 @@ def judge_from(spec: str, settings: JudgeSettings | None = None, **given: Unpack
     Raises:
         SetupError: there is no such judge, or a key, base URL or parameter cannot work.
     """
+    names = [one.name for one in fields(JudgeSettings)]
+    if unknown := next((name for name in given if name not in names), None):
+        close = get_close_matches(unknown, names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}."
+        raise SetupError(f"There is no setting {unknown!r} of a judge; {hint}")
     settings = replace(settings or DEFAULT_SETTINGS, **given)
     if spec == INSTRUMENTS:
         from beholder.judges.offline.judge import InstrumentsJudge

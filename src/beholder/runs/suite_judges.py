@@ -62,6 +62,8 @@ def require_price(entry: JudgeEntry, budget: float | None) -> None:
     if budget is not None and find_judge_price(entry) is None:
         has_list = importlib.util.find_spec("genai_prices") is not None
         lacking = "it is not in the price list" if has_list else "no price list is installed"
+        if ":" in entry.judge and uses_custom_base_url(entry.judge, entry.base_url, entry.base_urls):
+            has_list, lacking = True, "a server of your own has no list price"
         install = "" if has_list else "install one with `pip install 'beholder[prices]'`, or "
         raise UsageError(
             f"The price of {entry.judge} is not known, so a budget cannot be kept: {lacking}. Please {install}give its "
