@@ -92,6 +92,21 @@ def test_another_run_takes_answers_from_the_ledger_and_fresh_asks_again(
     assert (third["reused"], len(server.received)) == (0, 12)
 
 
+def test_a_number_that_nobody_asked_for_is_no_reason_to_ask_again(
+    server: JudgeServer, cases: Any, run: Run, good_answer: Callable[[], dict[str, Any]]
+) -> None:
+    """`severity: 2` was taken for a second score: an answer with it was repaired, and a stored one asked for again."""
+    path = cases(3)
+    answer = good_answer()
+    for block in answer["criteria"].values():
+        block["severity"] = 1 if block["score"] != 1 else 2
+    server.default = answer
+    first = summary(run("--json"))
+    assert (first["tally"]["outcomes"], len(server.received)) == ({"scored": 3}, 3)
+    path.write_text(path.read_text("utf-8").replace('"model": "a"', '"model": "renamed"'), "utf-8")
+    assert (summary(run("--json"))["reused"], len(server.received)) == (3, 3)
+
+
 def test_an_image_that_changed_is_another_run_and_only_it_is_asked(
     tmp_path: Path, server: JudgeServer, cases: Any, run: Run
 ) -> None:
