@@ -81,6 +81,7 @@ def test_a_budget_without_a_price_names_the_price_list_if_there_is_none(
     done = run(RUN + "cases.jsonl --judge openai:own-model --base-url http://127.0.0.1:9/v1 --budget 1")
     assert done.code == 2
     assert ("beholder[prices]" in done.err) is not installed
+    assert ("the prices of a server of your own are in no list" in done.err) is installed
     assert "--price-input" in done.err
     assert "1.25" not in done.err  # a price that is nobody's
 

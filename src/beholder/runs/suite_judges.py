@@ -60,8 +60,10 @@ def require_prices(suite: Suite) -> None:
 def require_price(entry: JudgeEntry, budget: float | None) -> None:
     """Raise `UsageError` if a budget is set and the price of a judge is unknown."""
     if budget is not None and find_judge_price(entry) is None:
+        elsewhere = uses_custom_base_url(entry.judge, entry.base_url, entry.base_urls)
         has_list = importlib.util.find_spec("genai_prices") is not None
-        lacking = "it is not in the price list" if has_list else "no price list is installed"
+        known = "the prices of a server of your own are in no list" if elsewhere else "it is not in the price list"
+        lacking = known if has_list else "no price list is installed"
         install = "" if has_list else "install one with `pip install 'beholder[prices]'`, or "
         raise UsageError(
             f"The price of {entry.judge} is not known, so a budget cannot be kept: {lacking}. Please {install}give its "
