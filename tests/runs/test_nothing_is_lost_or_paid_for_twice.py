@@ -247,7 +247,7 @@ def test_ctrl_c_at_a_terminal_reaches_the_whole_group_and_loses_nothing(
     server.default = reply
     _, err = process.communicate()
     assert "Traceback" not in err
-    assert process.returncode == 3
+    assert process.returncode == 130
     with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
         assert ledger.tally("latest").outcomes["scored"] == len(server.received)
 
