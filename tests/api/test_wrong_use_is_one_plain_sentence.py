@@ -289,7 +289,7 @@ def test_wrong_names_leave_no_files(call: Callable[[], object], tmp_path: Path) 
 
 
 def test_a_server_of_ones_own_has_no_list_price() -> None:
-    with pytest.raises(UsageError, match="a server of your own has no list price"):
+    with pytest.raises(UsageError, match="the prices of a server of your own are in no list"):
         Session("openai:gpt-5-mini", budget=1, options={"base_url": "http://127.0.0.1:1/v1"})
 
 

@@ -296,7 +296,7 @@ def test_runs_that_are_the_same_have_no_trend_and_no_source_is_named(run: Any, s
         ("compare --scores one.csv", "hold the scores of 1: a"),
         ("history nothing", "No run has the name 'nothing'; the names are: bad, old, same."),
         ("history --tag nothing", "No run has the tag 'nothing'"),
-        ("history old --on nothing", "No run has 'nothing'"),
+        ("history old --on nothing", "No run has 'nothing' to follow; there are: "),
     ],
 )
 def test_wrong_use_is_one_sentence(run: Any, builds: Path, arguments: str, said: str) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from beholder import Run, UsageError
 
 EDIT = "judge edit-preservation {} after.png --set instruction=x"
 
@@ -26,10 +29,73 @@ def test_a_path_without_an_image_is_wrong_use(run: Any, folder: Path, named: str
         assert done.err.rstrip().endswith(why)
 
 
-def test_a_file_that_is_no_image_is_an_outcome(run: Any, folder: Path) -> None:
-    (folder / "broken.png").write_bytes(b"no image")
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(b"no image", "is a text file, not an image"), (b"", "is empty (0 bytes)"), (b"\x01\x00" * 99, "not an image of")],
+)
+def test_a_file_that_is_no_image_is_wrong_use_of_judge_and_an_outcome_of_a_run(
+    run: Any, folder: Path, content: bytes, why: str
+) -> None:
+    (folder / "other.png").write_bytes(content)
+    done = run(EDIT.format("other.png") + " --json")
+    assert (done.code, done.out) == (2, "")
+    assert "the image 'input': other.png " in done.err
+    assert why in done.err
+    row = {"id": "a", "input": "other.png", "edited": "after.png", "instruction": "x"}
+    (folder / "cases.jsonl").write_text(json.dumps(row))
+    assert run("run --rubric edit-preservation --cases cases.jsonl --json").code in (2, 3)
+
+
+def test_a_damaged_image_is_an_outcome(run: Any, folder: Path) -> None:
+    whole = (folder / "before.png").read_bytes()
+    (folder / "broken.png").write_bytes(whole[: len(whole) // 2])
     done = run(EDIT.format("broken.png") + " --json")
     assert (done.code, json.loads(done.out)["outcome"]) == (3, "unreadable")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes in folders here")
+def test_a_case_file_that_is_a_pipe_is_said_to_be_one(run: Any, folder: Path) -> None:
+    os.mkfifo(folder / "cases.jsonl")
+    for command in ("run", "plan"):
+        done = run(f"{command} --rubric edit-preservation --cases cases.jsonl")
+        assert (done.code, done.out) == (2, "")
+        assert "the case file 'cases.jsonl' cannot be read: it is a pipe and no file; cases are read" in done.err
+    assert "it is a directory and no file" in run("run --rubric edit-preservation --cases .").err
+
+
+def test_a_quiet_run_says_in_one_sentence_what_has_no_score(run: Any, folder: Path) -> None:
+    row = {"id": "a", "original": "before.png", "restyled": "after.png", "style": "Anime"}
+    (folder / "cases.jsonl").write_text(json.dumps(row))
+    done = run("run --rubric restyle --cases cases.jsonl -q")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.startswith("beholder: 1 of 1 has no score (1 unmeasured); see `beholder show ")
+    assert done.err.count("\n") == 1
+
+
+def test_history_lists_what_a_person_would_follow(run: Any, folder: Path) -> None:
+    row = {"id": "a", "original": "before.png", "restyled": "after.png", "style": "Anime"}
+    (folder / "cases.jsonl").write_text(json.dumps(row))
+    run("run --rubric restyle --cases cases.jsonl -q")
+    assert run("history --on foo").err == "beholder: No run has 'foo' to follow: nothing in them has a score.\n"
+    assert run("history").err == "beholder: No run has an overall score to follow: nothing in them has a score.\n"
+
+
+def test_a_report_replaces_only_reports(run: Any, folder: Path) -> None:
+    row = {"id": "a", "input": "before.png", "edited": "after.png", "instruction": "add a patch"}
+    (folder / "cases.jsonl").write_text(json.dumps(row))
+    run("run --rubric edit-preservation --cases cases.jsonl -q")
+    for name in ("report.html", "report.md", "report.xml"):
+        (folder / name).write_text("")
+        assert [run(f"report -o {name}").code for _ in range(2)] == [0, 0]
+        (folder / name).write_text("# What I wrote\n")
+        done = run(f"report -o {name}")
+        assert (done.code, (folder / name).read_text()) == (2, "# What I wrote\n")
+        assert f"'{name}' exists and is no report of Beholder's" in done.err
+        with pytest.raises(UsageError, match="force=True"):
+            Run.load().report(name)
+        assert run(f"report -o {name} --force").code == 0
+        assert (folder / name).read_text() != "# What I wrote\n"
+        Run.load().report(name)
 
 
 def test_a_missed_score_is_said(run: Any, folder: Path) -> None:

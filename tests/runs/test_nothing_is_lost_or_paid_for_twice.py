@@ -92,6 +92,21 @@ def test_another_run_takes_answers_from_the_ledger_and_fresh_asks_again(
     assert (third["reused"], len(server.received)) == (0, 12)
 
 
+def test_a_number_that_nobody_asked_for_is_no_reason_to_ask_again(
+    server: JudgeServer, cases: Any, run: Run, good_answer: Callable[[], dict[str, Any]]
+) -> None:
+    """`severity: 2` was taken for a second score: an answer with it was repaired, and a stored one asked for again."""
+    path = cases(3)
+    answer = good_answer()
+    for block in answer["criteria"].values():
+        block["severity"] = 1 if block["score"] != 1 else 2
+    server.default = answer
+    first = summary(run("--json"))
+    assert (first["tally"]["outcomes"], len(server.received)) == ({"scored": 3}, 3)
+    path.write_text(path.read_text("utf-8").replace('"model": "a"', '"model": "renamed"'), "utf-8")
+    assert (summary(run("--json"))["reused"], len(server.received)) == (3, 3)
+
+
 def test_an_image_that_changed_is_another_run_and_only_it_is_asked(
     tmp_path: Path, server: JudgeServer, cases: Any, run: Run
 ) -> None:
@@ -150,7 +165,7 @@ def test_an_interrupt_finishes_what_is_under_way_and_says_how_to_go_on(
     server.default = reply
     _, err = process.communicate()
     asked = len(server.received)
-    assert process.returncode == 3  # not all have a score
+    assert process.returncode == 130  # and not 3, although some have no score
     assert "run the same command again to resume" in err
     assert asked < 200
     last = summary(run("--json"))
@@ -176,7 +191,7 @@ def test_a_second_interrupt_stops_at_once(
         for line in process.stderr:
             if "Ctrl-C again" in line:  # the first was heard; what is under way would hang for minutes
                 process.send_signal(signal.SIGINT)
-    assert process.returncode == 3
+    assert process.returncode == 130
 
 
 def test_the_same_run_is_not_executed_twice_at_once(server: JudgeServer, cases: Any, command: Any) -> None:
@@ -232,7 +247,7 @@ def test_ctrl_c_at_a_terminal_reaches_the_whole_group_and_loses_nothing(
     server.default = reply
     _, err = process.communicate()
     assert "Traceback" not in err
-    assert process.returncode == 3
+    assert process.returncode == 130
     with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
         assert ledger.tally("latest").outcomes["scored"] == len(server.received)
 

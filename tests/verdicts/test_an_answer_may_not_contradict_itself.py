@@ -274,7 +274,7 @@ def test_what_agrees_or_is_something_else_is_no_contradiction(more: Json, verdic
     assert made.findings["hallucinations"] == ()
 
 
-@pytest.mark.parametrize("name", ["rating", "Score given", "stars", "points"])
+@pytest.mark.parametrize("name", ["rating", "Score given", "stars", "points", "grade", "overall score"])
 def test_a_second_score_under_a_name_of_its_own(name: str, verdict: Judge, restyle: Answer) -> None:
     answer = restyle(score=5)
     block = answer["criteria"]["accuracy"]
@@ -292,7 +292,19 @@ def without_score(answer: Json) -> Json:
 
 
 @pytest.mark.parametrize(
-    "beside", [{"max_score": 4}, {"weight": 1}, {"confidence": 3}, {"issues_count": 2}, {"share": 0.5}, {"seen": True}]
+    "beside",
+    [
+        *({"max_score": 4}, {"weight": 1}, {"confidence": 3}, {"issues_count": 2}, {"share": 0.5}, {"seen": True}),
+        *(
+            {"severity": 2},
+            {"assertionsFailed": 1},
+            {"level": 3},
+            {"points_lost": 1},
+            {"grade": "C"},
+            {"rating": "good"},
+        ),
+        *({"rating": "good"}, {"rating": "2/10"}, {"rating": 0.2}),  # on another scale
+    ],
 )
 def test_a_number_that_says_what_it_is_is_no_second_score(beside: Json, verdict: Judge, restyle: Answer) -> None:
     answer = restyle(score=5)
@@ -308,6 +320,127 @@ def test_a_score_at_the_top_level_under_a_name_of_its_own(verdict: Judge, restyl
     bare = {"image_id": "case-1", **{key: block["score"] for key, block in bare["criteria"].items()}}
     told = invalid(verdict("edit-preservation online", bare | {"unchanged_regions_score": 7}))
     assert "unchanged_regions (4) and unchanged_regions_score (7) disagree" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("clarityScore", 0.1), ("Clarity-Rating", "0.1"), ("RATING_CLARITY", "0.1/1"), ("clarityPoints", "0.1 out of 1")],
+)
+def test_a_score_in_any_spelling(name: str, value: object, verdict: Judge, description: Answer) -> None:
+    told = invalid(verdict("description", description((0.9, 0.9, 0.9, 0.9)) | {name: value}))
+    assert "criteria.clarity.score (0.9) and " in told
+    assert f"({value!r}) disagree" in told
+    camel = {"criteria": {}, **{key: [] for key in FINDINGS}, "visualAccuracy": 0.5, "completeness": 0.5}
+    assert verdict("description", camel | {"clarity": 0.5, "relevance": 0.5}).score == 0.5
+
+
+def test_a_score_out_of_the_scale_beside_it(verdict: Judge, factors: Answer) -> None:
+    answer = factors((6, 4, 4))
+    block = answer["criteria"]["unchanged_regions"]
+    block["rating"] = "1/7"
+    place = "criteria.unchanged_regions"
+    assert f"{place}.score (6) and {place}.rating ('1/7') disagree" in invalid(
+        verdict("edit-preservation online", answer)
+    )
+    for agrees in ("6/7", "6 out of 7", "6 / 7", "6.0"):
+        block["rating"] = agrees
+        assert verdict("edit-preservation online", answer).criteria["unchanged_regions"].score == 6
+
+
+SAID_OF_A_LIST = [
+    # name, value, how many entries that says (None: some)
+    ("has_hallucinations", True, None),
+    ("has_hallucinations", False, 0),
+    ("hasHallucinations", "Yes", None),
+    ("hallucination", True, None),
+    ("hallucination", "no", 0),
+    ("hallucinations_found", "yes", None),
+    ("hallucination_detected", 1, None),
+    ("any_hallucinations", 0, 0),
+    ("no_hallucinations", True, 0),
+    ("hallucination_free", False, None),
+    ("hallucination_count", 3, 3),
+    ("hallucinationCount", "2", 2),
+    ("num_hallucinations", 1, 1),
+    ("number_of_hallucinations", 0, 0),
+    ("no_of_hallucinations", 2, 2),
+    ("hallucinations_found", 3, 3),
+    ("total_hallucinations", 1, 1),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "says"), SAID_OF_A_LIST)
+@pytest.mark.parametrize("inside", ["", "findings", "summary", "criteria.visual_accuracy", "analysis"])
+@pytest.mark.parametrize("gates", [(GateRule(finding="hallucinations"),), ()])
+def test_what_is_said_of_a_list_is_true_of_it(
+    name: str,
+    value: object,
+    says: int | None,
+    inside: str,
+    gates: tuple[GateRule, ...],
+    verdict: Judge,
+    description: Answer,
+) -> None:
+    """An answer with `has_hallucinations: true` passed a gate by the empty list beside it."""
+    for length in range(4):
+        answer = description((0.9, 0.9, 0.9, 0.9), hallucinations=[f"thing {number}" for number in range(length)])
+        write(answer, f"{inside}.{name}".removeprefix("."), value)
+        made = verdict("description", answer, gates=gates)
+        if length == says or (says is None and length):
+            assert made.scored, made.detail
+            assert len(made.findings["hallucinations"]) == length
+        else:
+            entries = "1 entry" if length == 1 else f"{length} entries"
+            assert f"hallucinations ({entries}) and " in invalid(made)
+            assert f"({value!r}) disagree" in made.detail
+
+
+def test_a_list_that_is_left_out_is_empty(verdict: Judge, description: Answer) -> None:
+    answer = description()
+    del answer["strengths"]
+    assert verdict("description", answer | {"strengths_count": 0}).scored
+    told = invalid(verdict("description", answer | {"strengths_count": 2}))
+    assert "strengths (0 entries) and strengths_count (2) disagree" in told
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"hallucinations_checked": True},
+        {"hallucination_rate": 0},
+        {"hallucination_score": 1},
+        {"hallucination_severity": 3},
+        {"possible_hallucinations": 2},
+        {"hallucination_notes": "Yes"},
+        {"hallucinations_fixed_count": 2},
+        {"has_elements": True},
+    ],
+)
+def test_what_is_said_of_something_else_is_no_contradiction(more: Json, verdict: Judge, description: Answer) -> None:
+    made = verdict("description", description((0.9, 0.9, 0.9, 0.9), hallucinations=[]) | more)
+    assert made.scored, made.detail
+
+
+@pytest.mark.parametrize("name", ["overall_score", "overallScore", "final_score", "total_score"])
+def test_an_overall_score_is_a_claim_about_what_code_computes(
+    name: str, verdict: Judge, description: Answer, restyle: Answer, factors: Answer
+) -> None:
+    plain = name.replace("S", "_s")
+
+    def corrected(rubric: str, answer: Json, claim: object, inside: str = "") -> list[tuple[str, object, object]]:
+        made = verdict(rubric, answer | ({inside: {name: claim}} if inside else {name: claim}))
+        assert made.scored, made.detail
+        return [(one.at, one.said, one.stands) for one in made.corrections]
+
+    assert corrected("description", description(), 0.9) == [(plain, 0.9, 0.5)]
+    if plain == name:
+        assert corrected("description", description(), 0.9, "summary") == [(plain, 0.9, 0.5)]
+    assert corrected("description", description(), 0.5) == corrected("description", description(), 50) == []
+    total = verdict("restyle", restyle()).total
+    assert corrected("restyle", restyle(), 12) == [(plain, 12, total)]
+    assert corrected("restyle", restyle(), total) == corrected("restyle", restyle(), 80) == []
+    # Of factors there is no overall score that could be computed: it is the judge's own.
+    assert corrected("edit-preservation online", factors(), 2) == []
 
 
 @pytest.mark.parametrize("container", ["criteria", "scores", "evaluation"])
@@ -359,7 +492,12 @@ def facts(answer: Json) -> Iterator[Fact]:
         other = 0.25 if block["score"] != 0.25 else 0.5
         places = (
             *(f"{own}.dimension_score", f"scores.{key}.score", f"details.{key}.score", key),
-            *(f"{own}.{ANY_NAME}", f"{key}_{ANY_NAME}", f"{ANY_NAME}_{key}"),
+            *(
+                f"{own}.{ANY_NAME}_rating",
+                f"{own}.score_{ANY_NAME}",
+                f"{key}_{ANY_NAME}_score",
+                f"{ANY_NAME}_{key}_points",
+            ),
         )
         yield Fact(f"{own}.score", block["score"], 2 if "assertions" in block else other, places)
         for id_ in block.get("assertions", ()):

@@ -12,16 +12,19 @@ from xml.etree import ElementTree as Xml
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
+from rich.console import Console, RenderableType
 from support.ledger import verdict as any_verdict
 from support.reports import RUN, ledger_with, restyle, told
 
-from beholder.reports.cards import render_verdict
+from beholder.cli.output import means_table
+from beholder.reports.cards import render_verdict, verdict_html
 from beholder.reports.ci import run_junit, run_markdown
+from beholder.reports.text import format_mean
 from beholder.rubrics.rubric import GateRule, Rubric, to_fraction
 from beholder.runs.execution import RunMeans, find_missed_thresholds
 from beholder.verdicts.seed_format import to_seed_format
 from beholder.verdicts.verdict import Verdict, format_share, round_beside
+from beholder.web.responses import format_short
 
 SCORES = st.floats(0, 1)
 
@@ -65,8 +68,12 @@ def test_the_published_form(near: Verdict, rubrics: dict[str, Rubric]) -> None:
 
 
 def shown(made: Verdict) -> str:
+    return drawn(render_verdict(made))
+
+
+def drawn(made: RenderableType) -> str:
     console = Console(file=io.StringIO(), width=100)
-    console.print(render_verdict(made))
+    console.print(made)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -93,6 +100,27 @@ def test_the_thresholds_of_a_run() -> None:
         "score: the mean is 69.996, and 70 was asked for",
         "accuracy: the mean is 3.999, and 4 was asked for",
     ]
+
+
+def test_the_means_above_a_missed_threshold(tmp_path: Path) -> None:
+    assert format_mean("score", 0.69996, {"score": 70}) == "0.69996"
+    assert format_mean("score", 0.7, {"score": 70}) == format_mean("score", 0.69996, {}) == "0.700"
+    assert format_mean("accuracy", 3.9999, {"score": 70, "accuracy": 4}) == "3.9999"
+    with ledger_with(tmp_path / "ledger.db", [told(0, restyle(0, score=0.69996), pictures=False)]) as ledger:
+        tally = ledger.tally(RUN)
+    assert "0.69996" in drawn(means_table(tally, {"score": 70}))
+    assert "0.700" in drawn(means_table(tally, {}))
+
+
+def test_the_criteria_on_the_card_of_a_case_that_failed(near: Verdict) -> None:
+    """Four times `0.7 / 1` stood below a score of 0.69996 that had failed by a threshold of 0.7."""
+    criteria = {key: replace(one, score=0.69996) for key, one in near.criteria.items()}
+    failed = replace(near, criteria=criteria, score=0.69996)
+    assert shown(failed).count("0.69996 / 1") == str(verdict_html(failed)).count("0.69996 / 1") == 4
+    assert format_short(0.69996, decisive=True) == "0.69996"
+    assert [format_short(score, decisive=True) for score in (4, 3.5, 0.7, None)] == ["4", "3.5", "0.7", "–"]
+    undecided = replace(failed, passed=None, grade=None)
+    assert shown(undecided).count("0.7 / 1") == 4
 
 
 def test_a_verdict_that_decided_nothing_is_rounded_as_before() -> None:

@@ -46,6 +46,28 @@ def check_output(output: Path) -> None:
                 pass
 
 
+_HEAD_BYTES = 4096
+_REPORT_MARKS = (
+    (b"<!doctype html>", b'<meta name="generator" content="Beholder '),
+    (b"### <code>", b" on "),
+    (b"<?xml ", b'<testsuites name="beholder"'),
+)
+
+
+def check_replaceable(output: Path) -> None:
+    """Raise `UsageError` if a file exists that is neither empty nor a report of ours, by how it begins."""
+    with _explain_errors(output):
+        if not output.is_file():
+            return
+        with output.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    if head and not any(head.startswith(start) and mark in head for start, mark in _REPORT_MARKS):
+        raise UsageError(
+            f"{str(output)!r} exists and is no report of Beholder's; name another file, or overwrite it (--force or "
+            "force=True)."
+        )
+
+
 @contextmanager
 def atomic_write(output: Path) -> Iterator[IO[bytes]]:
     """Open a temporary file that replaces `output` when everything is written, so that there is never half a file.
@@ -136,6 +158,7 @@ class ReportRequest:
     group: str | None
     fail_under: Mapping[str, float]
     progress: ProgressCallback | None = None
+    force: bool = False
 
     def __post_init__(self) -> None:
         if self.format not in REPORT_ENDINGS:
@@ -181,6 +204,8 @@ def write_run_report(
     if isinstance(output, str | os.PathLike):
         refuse_ledger_path(ledger, Path(output))
         check_output(Path(output))
+        if not request.force:
+            check_replaceable(Path(output))
     with tempfile.TemporaryFile() as draft:
         description = _draft_report(ledger, record, other, request, draft)
         size = draft.tell()

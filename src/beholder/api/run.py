@@ -153,9 +153,15 @@ class Run:
         return find_missed_thresholds(self._means(), self._fail_under, self._max_unscored)
 
     @property
+    def fail_under(self) -> Mapping[str, float]:
+        """The lowest means that it may have: of `score` on a scale to 100, of a criterion on its own scale."""
+        return dict(self._fail_under)
+
+    @property
     def exit_code(self) -> int:
         """The exit code of `beholder run`: 0; 1 a threshold was missed; 3 some verdicts have no score and no
-        `max_unscored` was given. While the run is `waiting` for a batch 4 if it has thresholds, else 0."""
+        `max_unscored` was given. While the run is `waiting` for a batch 4 if it has thresholds, else 0. Only the
+        command has 130, for a run that a signal has interrupted."""
         if self.record.state == WAITING:
             return 4 if self._fail_under or self._max_unscored is not None else 0
         return choose_exit_code(self._means(), self._fail_under, self._max_unscored)
@@ -306,6 +312,7 @@ class Run:
         fail_under: Mapping[str, float] | None = None,
         group: str | None = None,
         progress: ProgressCallback | None = None,
+        force: bool = False,
     ) -> RunReport:
         """Write the run as one HTML file with its images; or as Markdown, or as JUnit XML. See `beholder report`.
 
@@ -318,16 +325,17 @@ class Run:
             fail_under: For JUnit: a case fails below these values, of `score` × 100 or of a criterion on its own scale.
             group: The group of cases that belong together, for intervals; else `source`.
             progress: Called with what is done, how many are done, and of how many.
+            force: Overwrite a file that is no report. Without it only an earlier report, or an empty file, is replaced.
 
         Raises:
-            UsageError: An argument is wrong, the file cannot be written, or this is a `calibrated` run.
+            UsageError: An argument is wrong, the file cannot be written or is no report, or this is a `calibrated` run.
         """
         if self.calibration is not None:
             raise UsageError("A report has no place for a calibration; verdicts(), frame() and export() apply it.")
         if isinstance(path, str | os.PathLike):
             with self.open() as ledger:
                 refuse_ledger_path(ledger, Path(path))
-        request = ReportRequest(choose_report_format(format, path), max_mb, group, fail_under or {}, progress)
+        request = ReportRequest(choose_report_format(format, path), max_mb, group, fail_under or {}, progress, force)
         if path is None:
             name = re.sub(r"[^\w.-]+", "-", self.name).strip("-.")[:80]  # what is safe in a file name
             path = f"{name or self.id}.{request.ending}"
@@ -416,12 +424,13 @@ class Run:
 
     def _repr_html_(self) -> str:
         from beholder.reports.charts import html_result, html_sentences, html_table
+        from beholder.reports.text import format_mean
 
         tally = self.summary
         outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in tally.outcomes.most_common())
         facts = [f"{self.state}, {tally.verdicts:,} of {format_count(self.total, 'verdict')}: {outcomes or 'none'}"]
         rows = [
-            (name, key, f"{mean.count:,}", "–" if mean.value is None else f"{mean.value:.3f}")
+            (name, key, f"{mean.count:,}", format_mean(key, mean.value, self.fail_under))
             for name, rubric in tally.rubrics.items()
             for key, mean in rubric.means().items()
         ]

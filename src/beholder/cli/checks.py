@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beholder.cli import EXIT_UNSCORED
+from beholder.cli import EXIT_INTERRUPTED
 from beholder.cli.options import JsonOption, LedgerOption, with_flags
 from beholder.errors import UsageError
 from beholder.exam import DEFAULT_FOLDER, DEFAULT_RUBRICS
@@ -90,7 +90,7 @@ def qualify(
         report = sitting.take(RunOutput(quiet=quiet or json_, announce=announce), fresh=fresh)
     except KeyboardInterrupt:
         print_text("interrupted; run the same command again (without --fresh) to resume", error=True)
-        raise typer.Exit(EXIT_UNSCORED) from None
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     _print_cards(report, beside=False, details=details, as_json=json_)
     if report.unanswered:
         have = "1 question has" if report.unanswered == 1 else f"{report.unanswered} questions have"

@@ -125,7 +125,7 @@ def judge(
 
 
 def _check_image_paths(case: Case, *, allow_remote: bool) -> None:
-    """Raise `UsageError` where an argument names no image file; a file that cannot be decoded is an outcome."""
+    """Raise `UsageError` where an argument names no image; one that is damaged is an outcome."""
     from beholder.images.source import find_source_problem
 
     sources = ((role, find_source_problem(source, allow_remote=allow_remote)) for role, source in case.list_images())

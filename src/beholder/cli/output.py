@@ -11,7 +11,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from enum import StrEnum
@@ -25,12 +25,12 @@ from rich.text import Text
 from beholder.api.execute import RunHooks
 from beholder.api.loop import Work
 from beholder.api.run import Run
-from beholder.cli import EXIT_THRESHOLD, EXIT_UNSCORED
+from beholder.cli import EXIT_INTERRUPTED, EXIT_THRESHOLD, EXIT_UNSCORED
 from beholder.errors import UsageError
 from beholder.ledger.query import Tally
-from beholder.ledger.types import INTERRUPTED, WAITING, Entry
+from beholder.ledger.types import FINISHED, INTERRUPTED, WAITING, Entry
 from beholder.reports.progress import ProgressCounter, make_counter
-from beholder.reports.text import printable
+from beholder.reports.text import format_mean, printable
 from beholder.rubrics.brief import Brief, TextBlock
 from beholder.rubrics.rubric import Rubric, to_fraction
 from beholder.verdicts.verdict import Outcome, Verdict, format_beside
@@ -159,11 +159,14 @@ class JsonProgress(ProgressCounter):
 _WorkResult = TypeVar("_WorkResult")
 
 
-async def run_interruptible(work: Callable[[asyncio.Event], Awaitable[_WorkResult]]) -> _WorkResult:
+async def run_interruptible(
+    work: Callable[[asyncio.Event], Awaitable[_WorkResult]], on_interrupt: Callable[[], None]
+) -> _WorkResult:
     """Run `work` and handle Ctrl-C and SIGTERM.
 
     Args:
         work: Gets an event that the first signal sets; it should then finish what is in progress.
+        on_interrupt: Called at the first signal.
 
     Raises:
         KeyboardInterrupt: A second signal came, and `work` was canceled.
@@ -176,6 +179,7 @@ async def run_interruptible(work: Callable[[asyncio.Event], Awaitable[_WorkResul
             task.cancel()
         else:
             stop.set()
+            on_interrupt()
             print("\nstopping: what is in progress is finished; Ctrl-C again stops at once", file=sys.stderr)
 
     loop = asyncio.get_running_loop()
@@ -210,6 +214,10 @@ class RunOutput(RunHooks):
         super().__init__()
         self.quiet, self.as_json, self.announce = quiet, as_json, announce
         self._run_id = ""
+        self._was_interrupted = False
+
+    def _note_interrupt(self) -> None:
+        self._was_interrupted = True
 
     def name_argument(self, name: str) -> str:
         return "--run" if name == "resume" else f"--{name}"
@@ -224,7 +232,7 @@ class RunOutput(RunHooks):
         """Run asynchronous work in this thread; Ctrl-C and SIGTERM finish what is in progress."""
         gc.freeze()  # what is loaded stays; looking at it again and again costs a quarter of a millisecond a case
         gc.set_threshold(20_000, 20, 20)
-        return asyncio.run(run_interruptible(work))
+        return asyncio.run(run_interruptible(work, self._note_interrupt))
 
     def notify(self, sentence: str) -> None:
         print(f"beholder: {printable(sentence)}", file=sys.stderr)
@@ -248,17 +256,19 @@ class RunOutput(RunHooks):
 
     def report(self, result: Run) -> int:
         """Print what a run came to, and return the exit code."""
+        was_cut_short = self._was_interrupted and result.state != FINISHED
+        code = EXIT_INTERRUPTED if was_cut_short else result.exit_code
         if result.state == WAITING:
             if result.exit_code:
                 self.notify("the thresholds are not decided until the batch has ended; see `beholder collect`")
-            return result.exit_code
-        counts, code, missed = self.observer, result.exit_code, result.missed
+            return code
+        counts, missed = self.observer, result.missed
         summary: dict[str, Any] = {"event": "summary", "run": result.id, "name": result.name, "state": result.state}
         summary |= {"exit_code": code, "missed": missed, **counts.to_dict(), "tally": result.summary.to_dict()}
         if self.as_json:
             typer.echo(json.dumps(summary, ensure_ascii=False))
         elif not self.quiet:
-            print_summary(summary, result.summary)
+            print_summary(summary, result.summary, result.fail_under)
         if result.state == INTERRUPTED and not self.as_json:
             print("interrupted; run the same command again to resume", file=sys.stderr)
         if not self.quiet and not self.as_json:
@@ -266,15 +276,26 @@ class RunOutput(RunHooks):
                 print(f"  {printable(failure)[:300]}", file=sys.stderr)
             if more := counts.unscored - len(counts.failures):
                 print(f"  … and {more} more without a score", file=sys.stderr)
+        elif code == EXIT_UNSCORED and not self.as_json:
+            self.notify(_explain_unscored(result))
         for sentence in missed:
             print(f"beholder: {sentence}", file=sys.stderr)
         return code
 
 
-def print_summary(summary: dict[str, Any], tally: Tally) -> None:
+def _explain_unscored(result: Run) -> str:
+    tally = result.summary
+    without = {str(outcome): count for outcome, count in tally.outcomes.most_common() if outcome != Outcome.SCORED}
+    missing = result.total - tally.score.count
+    listed = ", ".join(f"{count} {outcome}" for outcome, count in without.items())
+    have = f"{missing} of {result.total} {'has' if missing == 1 else 'have'} no score"
+    return f"{have}{f' ({listed})' if listed else ''}; see `beholder show {result.id}`, or allow some by --max-unscored"
+
+
+def print_summary(summary: dict[str, Any], tally: Tally, fail_under: Mapping[str, float]) -> None:
     """Print means by criterion, outcomes, cost, and the next command."""
     console = Console(highlight=False, emoji=False)
-    console.print(means_table(tally))
+    console.print(means_table(tally, fail_under))
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in tally.outcomes.most_common())
     spent = summary["spent_usd"]
     console.print(f"outcomes: {outcomes or 'none'}")
@@ -286,11 +307,16 @@ def print_summary(summary: dict[str, Any], tally: Tally) -> None:
     console.print(f"see: beholder show {summary['run']}", markup=False)
 
 
-def means_table(tally: Tally) -> Table:
-    """Return a table with the mean of each criterion, of the score, and of calibrated scores."""
+def means_table(tally: Tally, fail_under: Mapping[str, float]) -> Table:
+    """Return a table with the mean of each criterion, of the score, and of calibrated scores.
+
+    Args:
+        tally: The totals of a run.
+        fail_under: Its thresholds, which no rounded mean seems to meet or miss and does not.
+    """
     table = Table("rubric", "criterion", "scored", "mean", box=None, pad_edge=False)
     for name, rubric in tally.rubrics.items():
         for key, mean in rubric.means().items():
-            cells = (name, key, str(mean.count), "–" if mean.value is None else f"{mean.value:.3f}")
+            cells = (name, key, str(mean.count), format_mean(key, mean.value, fail_under))
             table.add_row(*(Text(printable(cell)) for cell in cells))
     return table

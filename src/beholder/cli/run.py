@@ -42,7 +42,7 @@ def run(
     """Judge all cases of a suite. If it was stopped, run the same command again to resume.
 
     Exit codes: 0; 1 a threshold was missed; 2 wrong use; 3 some cases have no score and no --max-unscored was given;
-    4 there are thresholds, and the run waits for its batch.
+    4 there are thresholds, and the run waits for its batch; 130 interrupted (Ctrl-C, SIGTERM) before it was finished.
     """
     from beholder.api.execute import run as run_suite
     from beholder.cli.output import RunOutput

@@ -151,7 +151,7 @@ def show(
         print_text(json.dumps(loaded.to_dict(by=by)))
     else:
         split = loaded.by_group(by) if by else {}
-        _print_run_summary(loaded.record, loaded.summary)
+        _print_run_summary(loaded.record, loaded.summary, loaded.fail_under)
         unscored = (verdict for verdict in loaded.verdicts() if verdict.missing_score_reason)
         for verdict in islice(unscored, UNSCORED_SHOWN):
             print_text(f"  {verdict.case}: {printable(verdict.missing_score_reason)[:200]}")
@@ -184,7 +184,7 @@ def load_run(
     return loaded
 
 
-def _print_run_summary(record: RunRecord, tally: Tally) -> None:
+def _print_run_summary(record: RunRecord, tally: Tally, fail_under: Mapping[str, float]) -> None:
     from rich.console import Console
 
     from beholder.cli.output import means_table
@@ -193,7 +193,7 @@ def _print_run_summary(record: RunRecord, tally: Tally) -> None:
     print_text(
         printable(f"run {record.id} ({record.name}), {run_state(record)}, started {record.created:%Y-%m-%d %H:%M} UTC")
     )
-    Console(highlight=False).print(means_table(tally))
+    Console(highlight=False).print(means_table(tally, fail_under))
     for name, rubric in tally.rubrics.items():
         if rubric.grades:
             print_text(printable(_format_counts(f"grades of {name}", dict(sorted(rubric.grades.items())))))
@@ -320,6 +320,7 @@ def report(
         typer.Option(help="JUnit: a case fails below 80 (score × 100), or accuracy=4.", show_default=False),
     ] = None,
     group: GroupOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no report.")] = False,
     address: LedgerOption = None,
 ) -> None:
     """Write a run as one HTML file with its images, which opens from disk and asks for nothing from elsewhere.
@@ -345,6 +346,7 @@ def report(
             fail_under=parse_thresholds(fail_under or ()),
             group=group,
             progress=progress,
+            force=force,
         )
     print_text(str(made), error=printed)
 

@@ -105,24 +105,32 @@ def read_image(source: ImageSource, *, limits: ImageLimits = DEFAULT_IMAGE_LIMIT
 
 
 def find_source_problem(source: ImageSource, *, allow_remote: bool) -> str:
-    """Return why there is no image file at a path: it does not exist, is a directory, may not be read, is an address.
+    """Return why a source is no image: there is no file, it may not be read, or it begins as no image does.
 
-    Empty where there is a file, whatever it holds. Nothing is fetched.
+    Empty where it begins as an image does, damaged or not. Nothing is fetched.
     """
-    if isinstance(source, bytes) or (isinstance(source, str) and source[:5].lower() == "data:"):
-        return ""
     if allow_remote and isinstance(source, str) and is_remote(source):
         return ""
     try:
-        if stat.S_ISREG(os.stat(source).st_mode) and os.access(source, os.R_OK):
-            return ""
-    except (OSError, ValueError):
-        pass
-    try:
-        read_image(source)  # raises with a message for each of these
+        start = _read_start(source) or read_image(source)  # which raises with a message for each reason
     except ImageError as error:
         return str(error)
+    try:
+        headers.recognize_format(start)
+    except ImageError as error:
+        return f"{_describe_source(source)} {error}"
     return ""
+
+
+def _read_start(source: ImageSource) -> bytes:
+    """Return the first bytes of a file; nothing where it cannot be read or is none."""
+    try:
+        if isinstance(source, bytes) or not stat.S_ISREG(os.stat(source).st_mode):
+            return b""
+        with open(source, "rb") as file:
+            return file.read(_START_LENGTHS[0])
+    except (OSError, ValueError):
+        return b""
 
 
 def is_remote(source: str) -> bool:

@@ -79,7 +79,7 @@ def verdict_html(verdict: Verdict) -> Markup:
     """Return a verdict as a card for a notebook: numbers, reasons, and what failed, was corrected or is flagged."""
     headline = _headline(verdict).plain if verdict.answered else f"no score: {verdict.outcome}, {verdict.detail}"
     points = [
-        (_criterion_name(key), f"{_render_points(result)} / {format_score(result.scale[1])}")
+        (_criterion_name(key), f"{_render_points(result, verdict)} / {format_score(result.scale[1])}")
         for key, result in verdict.criteria.items()
     ]
     parts = [html_sentences([headline.strip()])]
@@ -204,7 +204,7 @@ def _failed_gates(verdict: Verdict) -> list[str]:
 def _criteria(verdict: Verdict) -> Table:
     table = Table.grid(padding=(0, 2))
     for key, result in verdict.criteria.items():
-        points = f"{_render_points(result)} / {format_score(result.scale[1])}"
+        points = f"{_render_points(result, verdict)} / {format_score(result.scale[1])}"
         cells: list[RenderableType] = [Text(_criterion_name(key)), _bar(result), Text(points)]
         if len({criterion.weight for criterion in verdict.criteria.values()}) > 1:
             cells.append(Text(f"× {format_score(result.weight)}", "dim"))
@@ -219,9 +219,9 @@ def _criteria(verdict: Verdict) -> Table:
     return table
 
 
-def _render_points(result: CriterionResult) -> str:
+def _render_points(result: CriterionResult, verdict: Verdict) -> str:
     if result.score is not None:
-        return format_score(result.score)
+        return format_score(result.score, decisive=verdict.is_decisive)
     if result.score_range is None or tuple(result.score_range) == tuple(result.scale):
         return "–"
     return "–".join(dict.fromkeys(map(format_score, result.score_range)))
@@ -361,11 +361,16 @@ def _criterion_name(key: str) -> str:
     return key.replace("_", " ").capitalize()
 
 
-def format_score(value: float) -> str:
-    """Return a score with at most two decimals, without trailing zeros; a huge number is quoted as it is."""
+def format_score(value: float, *, decisive: bool = False) -> str:
+    """Return a score with at most two decimals, without trailing zeros; a huge number is quoted as it is.
+
+    For a `decisive` one see `format_share`.
+    """
     if not -MAX_JSON_NUMBER <= value <= MAX_JSON_NUMBER:
         return quote_value(value)
-    return str(value) if isinstance(value, bool) else f"{round_half_up(value):.2f}".rstrip("0").rstrip(".")
+    if isinstance(value, bool):
+        return str(value)
+    return format_share(value, decisive=decisive).rstrip("0").rstrip(".")
 
 
 MAX_WIDTH = 120  # where the output is no terminal

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from beholder.ledger.types import INTERRUPTED, RunRecord
-from beholder.verdicts.verdict import round_half_up
+from beholder.rubrics.rubric import to_fraction
+from beholder.verdicts.verdict import format_beside, round_half_up, to_plain_number
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -190,6 +191,20 @@ def format_number(value: float | None, places: int = 3) -> str:
     if value is None:
         return "–"
     return f"{round_half_up(float(value), places) + 0.0:.{places}f}"  # + 0.0: no minus before a zero
+
+
+def format_mean(key: str, value: float | None, fail_under: Mapping[str, float]) -> str:
+    """Return the mean of a criterion or of `score` over a run, with the digits that it takes to agree with thresholds.
+
+    Args:
+        key: The criterion, or `score`.
+        value: Its mean; a score is from 0 to 1.
+        fail_under: The thresholds of the run, that of `score` on a scale to 100.
+    """
+    if value is None:
+        return format_number(None)
+    limits = [to_fraction(limit) / (100 if key == "score" else 1) for name, limit in fail_under.items() if name == key]
+    return format_beside(float(value), map(to_plain_number, limits), 3)
 
 
 def format_interval(estimate: Interval, places: int = 3) -> str:

@@ -362,6 +362,19 @@ def _complete_judges(
     return structs.replace(file, judges=tuple(judges))
 
 
+def _find_file_problem(path: Path) -> str:
+    """Return why a case file cannot be read; empty where it is a file."""
+    try:
+        regular_file(path)
+    except FileNotFoundError:
+        return f"there is no case file {str(path)!r}"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        hint = "; cases are read more than once, so write them to a file first" if path.is_fifo() else ""
+        return f"the case file {str(path)!r} cannot be read: {reason}{hint}"
+    return ""
+
+
 def _build_suite(
     file: SuiteFile, folder: Path, flag_keys: frozenset[str], objects: SuiteObjects
 ) -> tuple[Suite, list[Problem]]:
@@ -384,8 +397,8 @@ def _build_suite(
         except UsageError as error:
             problems.append(Problem(str(error), "rubric"))
     rubrics = _apply_scoring(rubrics, file, problems)
-    if objects.cases is None and file.cases and not place("cases", file.cases).is_file():
-        problems.append(Problem(f"there is no case file {str(place('cases', file.cases))!r}", "cases"))
+    if objects.cases is None and file.cases and (problem := _find_file_problem(place("cases", file.cases))):
+        problems.append(Problem(problem, "cases"))
     if file.engine == "ray" and (objects.cases is not None or objects.judges):
         problems.append(Problem("on a Ray cluster, judges are given by name and cases in a file", "engine"))
     problems += _find_misfits(file, rubrics, place)

@@ -63,7 +63,7 @@ def require_price(entry: JudgeEntry, budget: float | None) -> None:
         has_list = importlib.util.find_spec("genai_prices") is not None
         lacking = "it is not in the price list" if has_list else "no price list is installed"
         if ":" in entry.judge and uses_custom_base_url(entry.judge, entry.base_url, entry.base_urls):
-            has_list, lacking = True, "a server of your own has no list price"
+            has_list, lacking = True, "the prices of a server of your own are in no list"
         install = "" if has_list else "install one with `pip install 'beholder[prices]'`, or "
         raise UsageError(
             f"The price of {entry.judge} is not known, so a budget cannot be kept: {lacking}. Please {install}give its "

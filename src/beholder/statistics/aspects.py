@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from beholder.errors import UsageError
-from beholder.statistics.data import Column, ColumnKind, Floats, Ratings, Scores
+from beholder.statistics.data import COMPARABLE_KINDS, Column, ColumnKind, Floats, Ratings, Scores
 from beholder.verdicts.calibration_maps import COMBINERS, Combination, parse_combination
 
 Scale = tuple[float, float]
@@ -244,8 +244,7 @@ def _find_similar_columns(name: str, scores: Scores) -> list[Column]:
 
 def _list_criteria(scores: Scores) -> str:
     """Return the names that a person would match: not measurements, single assertions or a jury's spread."""
-    named = (ColumnKind.CRITERION, ColumnKind.OVERALL, ColumnKind.PASSED)
-    return _join_names(name for name, column in scores.columns.items() if column.kind in named)
+    return _join_names(name for name, column in scores.columns.items() if column.kind in COMPARABLE_KINDS)
 
 
 def _join_names(names: Iterable[str]) -> str:

@@ -61,6 +61,10 @@ class ColumnKind(StrEnum):
     MEASUREMENT = "measurement"
 
 
+COMPARABLE_KINDS = (ColumnKind.CRITERION, ColumnKind.OVERALL, ColumnKind.PASSED)
+"""What a person names: not single assertions, measurements or a jury's spread."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
     """One number per case.

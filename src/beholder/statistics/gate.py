@@ -137,6 +137,8 @@ def gate_comparison(
 def _select_changes(comparison: Comparison, on: Sequence[str]) -> tuple[list[ColumnChange], dict[str, str]]:
     """Return the columns that `on` names, and a sentence for `score` or `any` where the runs have none such."""
     by_name = {change.name: change for change in comparison.changes}
+    inner = (ColumnKind.ASSERTION, ColumnKind.SPREAD, ColumnKind.MEASUREMENT)
+    listed = ", ".join(name for name, change in by_name.items() if change.kind not in inner)
     selected: dict[str, ColumnChange] = {}
     unknown: dict[str, str] = {}
     for name in on:
@@ -148,10 +150,10 @@ def _select_changes(comparison: Comparison, on: Sequence[str]) -> tuple[list[Col
         if not chosen and not kinds and by_name:
             close = difflib.get_close_matches(name, (*by_name, ON_SCORE, ON_ANY), n=1)
             hint = f"did you mean {close[0]!r}? There are" if close else "there are"
-            raise UsageError(f"There is no {name!r} in both runs to decide by; {hint}: {', '.join(by_name)}, or any.")
+            raise UsageError(f"There is no {name!r} in both runs to decide by; {hint}: {listed}, or any.")
         if not chosen:
             unknown[name] = (
-                f"There is no {name!r} in both runs to decide by; there are: {', '.join(by_name)}, or any."
+                f"There is no {name!r} in both runs to decide by; there are: {listed}, or any."
                 if by_name
                 else f"Nothing has a score in both runs, so that there is nothing to decide {name!r} by."
             )

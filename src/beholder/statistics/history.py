@@ -17,7 +17,7 @@ from beholder.statistics.bootstrap import (
     sum_by_group,
     undefined_estimate,
 )
-from beholder.statistics.data import SOURCE_GROUP, ColumnKind, Floats, Scores
+from beholder.statistics.data import COMPARABLE_KINDS, SOURCE_GROUP, ColumnKind, Floats, Scores
 from beholder.statistics.pairs import pair_cases
 from beholder.statistics.significance import estimate_differences
 
@@ -90,8 +90,10 @@ def analyze_history(
     names = list(on) or [name for name, kind in kinds.items() if kind is ColumnKind.OVERALL]
     unknown = [name for name in names if name not in kinds]
     if unknown or not names:
-        listed = ", ".join(kinds) or "none"
-        raise UsageError(f"No run has {unknown[0] if unknown else 'an overall score'!r}; there are: {listed}.")
+        listed = ", ".join(name for name, kind in kinds.items() if kind in COMPARABLE_KINDS)
+        there = f"; there are: {listed}" if listed else ": nothing in them has a score"
+        wanted = repr(unknown[0]) if unknown else "an overall score"
+        raise UsageError(f"No run has {wanted} to follow{there}.")
     if group is not None and not any(group in scores.groups for scores in runs):
         listed = ", ".join(dict.fromkeys(name for scores in runs for name in scores.groups)) or "none"
         raise UsageError(f"No case is in a group {group!r}; there are: {listed}.")

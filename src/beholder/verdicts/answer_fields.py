@@ -1,13 +1,17 @@
 """The fields of an answer: under which names its facts stand, in the forms that answers come in, and how to find them.
 
-A fact may also stand under a name that nobody publishes. A list or a number whose name has all words of a finding or a
-criterion (`hallucinations_found`, `accuracy_rating`) is a place of it. In the object of a criterion every number that
-would do as its score is one (`rating`), unless its name says what else it is (`max_score`, `weight`).
+A fact may also stand under a name that nobody publishes. A list whose name has all words of a finding is a place of it
+(`hallucinations_found`). A number whose name has a word for a score is a second score: in the object of a criterion
+(`rating`), or beside all words of the criterion (`accuracy_rating`); unless another word says what else it is
+(`max_score`). What is said about the length of a finding's list (`has_hallucinations`, `hallucination_count`) must be
+true of it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 
 from beholder.rubrics.rubric import Criterion
 from beholder.verdicts.parse import parse_number, parse_score
@@ -28,6 +32,8 @@ ANSWERS = {
     "not applicable": "not_applicable",
     "not_applicable": "not_applicable",
 }
+# At the top level, other names of what code computes: the score or total of the whole.
+OVERALL_CLAIMS = ("overall_score", "final_score", "total_score")
 CLAIMS = ("pass_rate", "passed", "total", "avg_confidence", "weighted_score", "score", "grade", "percentage")
 # Keys at the top level that begin so are about the whole answer, and no criteria.
 WHOLE = ("overall", "total", "final", "summary", "assessment", "verdict", "mean", "average", "max", "confidence")
@@ -35,7 +41,9 @@ NO_CRITERIA = frozenset(("id", *CLAIMS, *CONTAINERS))
 COMMON_KEYS = frozenset(("answer", "evidence", "confidence", "question", *SCORES, *REASONS, *ASSERTION_LISTS))
 _NAMES = ("key", "id", "name", "criterion", "dimension", "factor")  # of a criterion in a list
 # Keys of a criterion's object whose numbers are no second score.
-_BESIDE_SCORE = frozenset((*SCORES, *REASONS, *ASSERTION_LISTS, *CLAIMS, "summary"))
+_BESIDE_SCORE = frozenset((*SCORES, *REASONS, *ASSERTION_LISTS, *CLAIMS, "summary")) - {"grade"}
+_WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # in camel case
+_OUT_OF = re.compile(r"\s*(\d{1,4}(?:\.\d{1,4})?)\s*(?:/|out of|of)\s*(\d{1,4}(?:\.\d{1,4})?)\s*", re.IGNORECASE)
 
 Given = tuple[str, object]
 """A value of an answer, after the place where it stands: `("criteria.accuracy.score", 4)`."""
@@ -43,20 +51,39 @@ Block = tuple[str, Mapping[str, object]]
 """An object of an answer, after what begins the places of its values: `("criteria.accuracy.", {"score": 4})`."""
 
 
+# Words in the name of a number that say that it is a score, in the singular.
+_SCORE_WORDS = frozenset(
+    (
+        *("assessment", "evaluation", "grade", "graded", "judgement", "judgment", "mark", "point", "rated", "rating"),
+        *("score", "scored", "star", "verdict"),
+    )
+)
 # Words in the name of a number or a list that say that it is no second score, or no second list of the same.
 _OTHER_MEANINGS = frozenset(
     (
-        *("average", "avg", "certainty", "confidence", "count", "failed", "id", "index", "max", "maximum", "mean"),
-        *("min", "minimum", "n", "no", "non", "not", "num", "number", "order", "out", "passed", "percent"),
-        *("percentage", "position", "probability", "rank", "rate", "scale", "step", "threshold", "token", "total"),
-        *("version", "weight", "without"),
+        *("average", "avg", "baseline", "cap", "ceiling", "certainty", "confidence", "count", "deducted", "deduction"),
+        *("failed", "guidance", "highest", "id", "index", "least", "lost", "lowest", "max", "maximum", "mean", "min"),
+        *("minimum", "n", "no", "non", "not", "num", "number", "order", "out", "passed", "penalty", "percent"),
+        *("percentage", "position", "possible", "previous", "probability", "range", "rank", "rate", "scale", "step"),
+        *("threshold", "token", "total", "version", "weight", "without"),
     )
 )
+# Words beside those of a finding in the name of a value that says whether its list is empty, or how long it is.
+_PRESENCE_WORDS = frozenset(
+    (
+        *("any", "are", "been", "contain", "contained", "containing", "detected", "exist", "found", "had", "has"),
+        *("have", "identified", "include", "included", "is", "noticed", "observed", "present", "seen", "some", "the"),
+        *("there", "was", "were"),
+    )
+)
+_ABSENCE_WORDS = frozenset(("absent", "free", "no", "none", "not", "of", "without", "zero"))
+_COUNT_WORDS = frozenset(("amount", "count", "how", "many", "n", "no", "num", "number", "of", "total"))
 
 
 def normalize_key(key: str) -> str:
-    """Return a key in plain spelling: in lower case, with `_` between words."""
-    return key.strip().lower().replace(" ", "_").replace("-", "_")
+    """Return a key in plain spelling: in lower case, with `_` between words, those of camel case too."""
+    key = key.strip()
+    return (key if key.islower() else _WORD_STARTS.sub("_", key).lower()).replace(" ", "_").replace("-", "_")
 
 
 def split_key(key: str) -> frozenset[str]:
@@ -69,15 +96,28 @@ def has_other_meaning(key: str) -> bool:
     return not _OTHER_MEANINGS.isdisjoint(split_key(key))
 
 
+def is_score_name(name: str, key: str = "") -> bool:
+    """Return whether a name in plain spelling says that its number is a score: `rating`, `points`; not `max_score`.
+
+    With the key of a criterion whose words the name has, the other words say so, or there are no others.
+    """
+    more = split_key(name) - split_key(key)
+    return not has_other_meaning(name) and (not more or not _SCORE_WORDS.isdisjoint(more))
+
+
 def find_near_key(name: str, keys: Iterable[str]) -> str | None:
     """Return the key whose words a name has, of several the one with most words.
 
     `hallucinations` is the key of `hallucination` and `hallucinations_found`. `None` where there is none, or where the
     name has another meaning.
     """
+    return None if has_other_meaning(name) else _find_key_inside(name, keys)
+
+
+def _find_key_inside(name: str, keys: Iterable[str]) -> str | None:
     words = split_key(name)
     near = [key for key in keys if split_key(key) <= words]
-    return max(near, key=lambda key: len(split_key(key))) if near and not has_other_meaning(name) else None
+    return max(near, key=lambda key: len(split_key(key))) if near else None
 
 
 def holds_criteria(container: object, wanted: set[str]) -> bool:
@@ -97,16 +137,27 @@ def has_score(value: object) -> bool:
 
 
 def is_score_of(value: object, criterion: Criterion) -> bool:
-    return parse_score(value, criterion.scale, criterion.whole)[0] is not None
+    """Return whether a value would do as the score of a criterion; also `"6/7"`, where the scale ends at 7."""
+    return parse_score(_strip_out_of(value, criterion), criterion.scale, criterion.whole)[0] is not None
+
+
+def plain_score(value: object, criterion: Criterion) -> object:
+    return plain_number(_strip_out_of(value, criterion))
+
+
+def _strip_out_of(value: object, criterion: Criterion) -> object:
+    """Return the 6 of `"6/7"` and `"6 out of 7"`, where the scale of the criterion ends at 7; else the value."""
+    match = _OUT_OF.fullmatch(value) if isinstance(value, str) else None
+    return match[1] if match and Decimal(match[2]) == Decimal(repr(criterion.scale[1])) else value
 
 
 def list_second_scores(criterion: Criterion, blocks: Iterable[Block]) -> list[Given]:
-    """Return the numbers under other names that would do as the score."""
+    """Return the numbers under other names for a score that would do as one."""
     return [
         (prefix + name, value)
         for prefix, block in blocks
         for name, value in block.items()
-        if name not in _BESIDE_SCORE and not has_other_meaning(name) and is_score_of(value, criterion)
+        if name not in _BESIDE_SCORE and is_score_name(name) and is_score_of(value, criterion)
     ]
 
 
@@ -129,10 +180,60 @@ def list_near_findings(blocks: Iterable[Block], key: str, keys: Collection[str])
                 continue
             if isinstance(value, list):
                 found.append((prefix + name, value))
-            elif split_key(name) == split_key(key):
+            elif split_key(name) == split_key(key) and plain_answer(value) != "yes":
                 is_none = plain_answer(value) in ("no", "not_applicable") or value.strip().lower() in ("", "none")
                 found.append((prefix + name, [] if is_none else [value]))
     return found
+
+
+def list_length_claims(
+    document: Mapping[str, object], keys: Collection[str], skip: Collection[str]
+) -> dict[str, list[Given]]:
+    """Return, by finding, what the answer says at any depth under a name with the words of that finding, but no list.
+
+    Args:
+        document: The answer, with its keys in plain spelling.
+        keys: The findings.
+        skip: Objects at the top level that are not looked into.
+    """
+    claims: dict[str, list[Given]] = {key: [] for key in keys}
+
+    def take(place: str, name: str, value: object) -> None:
+        if (
+            name not in claims
+            and isinstance(value, str | int | float | Decimal)
+            and (key := _find_key_inside(name, keys))
+        ):
+            claims[key].append((place, value))
+
+    for top, block in document.items():
+        take(top, top, block)
+        for place, name, value in walk_values(top, block, ()) if top not in skip else ():
+            take(f"{place}.{name}", name, value)
+    return claims
+
+
+def contradicts_length(claim: Given, key: str, length: int) -> bool:
+    """Return whether a value says something of a finding's list that is not true of a list of this length.
+
+    `has_hallucinations: true` and `hallucination_count: 3` say something of `hallucinations`; `hallucinations_checked`
+    does not.
+    """
+    place, value = claim
+    more = split_key(place.rpartition(".")[2]) - split_key(key)
+    number = parse_number(value)
+    if number is None:
+        said = plain_answer(value)
+        if said not in ("yes", "no") or not more <= _PRESENCE_WORDS | _ABSENCE_WORDS:
+            return False
+        is_negated = not more.isdisjoint(_ABSENCE_WORDS - {"of"})
+        return ((said == "yes") != is_negated) != (length > 0)
+    is_count = not more.isdisjoint(_COUNT_WORDS - {"no", "of"}) or more >= {"no", "of"}
+    if not more or not more <= _PRESENCE_WORDS | _COUNT_WORDS or ("no" in more and not is_count):
+        return False
+    if not is_count and number in (0, 1):  # for false and true
+        return (number == 1) != (length > 0)
+    return number == int(number) and number != length
 
 
 def list_criteria(name: str, container: Sequence[object], criteria: Collection[str]) -> list[Block]:

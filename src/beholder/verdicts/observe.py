@@ -5,7 +5,8 @@ Our compact form keeps criteria under `criteria` and assertions as an object by 
 covers them all, and a criterion is read in the same way wherever it is.
 
 A score, an answer, a confidence or a finding may stand in several places. Where these agree it is read; where they do
-not, the answer contradicts itself and is invalid, with both places named. Of texts the first that is not empty is read.
+not, the answer contradicts itself and is invalid, with both places named. So it is where it says that a list is empty,
+or of some length, and it is not. Of texts the first that is not empty is read.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 
 from beholder.errors import AnswerError
 from beholder.rubrics.prompt import offers_not_applicable
@@ -26,18 +28,22 @@ from beholder.verdicts.answer_fields import (
     COMMON_KEYS,
     CONTAINERS,
     NO_CRITERIA,
+    OVERALL_CLAIMS,
     REASONS,
     SCORES,
     WHOLE,
     Block,
     Given,
+    contradicts_length,
     find_near_key,
     first_text,
     has_score,
     holds_criteria,
+    is_score_name,
     is_score_of,
     list_criteria,
     list_given,
+    list_length_claims,
     list_near_answers,
     list_near_findings,
     list_second_scores,
@@ -46,6 +52,7 @@ from beholder.verdicts.answer_fields import (
     plain_answer,
     plain_finding,
     plain_number,
+    plain_score,
     quote_fact,
     walk_values,
 )
@@ -191,7 +198,7 @@ class _AnswerReader:
             criteria,
             findings,
             self._assessment(document),
-            _read_claims(document),
+            _read_claims(document, (*CLAIMS, *OVERALL_CLAIMS)),
             tuple(self.flags),
             {name: _read_measurement(value) for name, value in measured.items()}
             if isinstance(measured, Mapping)
@@ -289,12 +296,12 @@ class _AnswerReader:
         return criteria
 
     def _find_near_scores(self, document: Mapping[str, object]) -> dict[str, str]:
-        """Return the numbers at the top level whose names have the words of a criterion, by name: `accuracy_rating`."""
+        """Return the scores at the top level whose names have the words of a criterion, by name: `accuracy_rating`."""
         criteria = {criterion.key: criterion for criterion in self.rubric.criteria}
         others = {*criteria, *self.rubric.sisters, *NO_CRITERIA}
         names = [name for name in document if name not in others and not name.startswith(WHOLE)]
-        near = {name: find_near_key(name, criteria) for name in names}
-        return {name: key for name, key in near.items() if key and is_score_of(document[name], criteria[key])}
+        near = {name: key for name in names if (key := find_near_key(name, criteria)) and is_score_name(name, key)}
+        return {name: key for name, key in near.items() if is_score_of(document[name], criteria[key])}
 
     def _criterion(
         self, criterion: Criterion, given: Sequence[Given], document: Mapping[str, object]
@@ -306,13 +313,14 @@ class _AnswerReader:
             if isinstance(value, Mapping)
         ]
         bare_scores = [(place, value) for place, value in given if not isinstance(value, Mapping)]
+        plain = partial(plain_score, criterion=criterion)
         if not blocks:
-            return self._bare_score(criterion, self._agree([*bare_scores, *near], plain_number))
+            return self._bare_score(criterion, self._agree([*bare_scores, *near], plain))
         assertions = self._assertions(criterion, blocks) if criterion.assertions else {}
         scores = [*list_given(blocks, *SCORES), *bare_scores]
         if self.rubric.scoring.criterion_score == "given" and any(value is not None for _, value in scores):
             scores += [*near, *list_second_scores(criterion, blocks)]
-        value = self._agree(scores, plain_number)
+        value = self._agree(scores, plain)
         abstained = self._abstains(value)
         score: int | Decimal | None = None
         if _any_applies(assertions) and self.rubric.scoring.criterion_score == "given":
@@ -448,7 +456,8 @@ class _AnswerReader:
             blocks.append(("findings.", self._normalize_keys("findings.", holder)))
         elif holder is not None and keys:
             self.complaints.append(f"findings should be an object with a list of texts for each of {', '.join(keys)}")
-        return {key: self._finding(key, blocks) for key in keys}
+        claims = list_length_claims(document, keys, ("measurements",)) if keys else {}
+        return {key: self._finding(key, blocks, claims[key]) for key in keys}
 
     def _check_other_places(self, document: Mapping[str, object]) -> None:
         """Complain about criteria and findings in objects where none are read: they may contradict those that are."""
@@ -470,18 +479,23 @@ class _AnswerReader:
                 if (is_criterion or is_finding) and not is_claim:
                     self.complaints.append(f"{quote_value(name)} should not stand in {place}, where it is not read")
 
-    def _finding(self, key: str, blocks: Sequence[Block]) -> tuple[str, ...]:
+    def _finding(self, key: str, blocks: Sequence[Block], claims: Iterable[Given]) -> tuple[str, ...]:
         keys = [finding.key for finding in self.rubric.findings]
         places = [*list_given(blocks, key), *list_near_findings(blocks, key, keys)]
         value = self._agree(places, plain_finding)
         gated = any(gate.finding == key for gate in self.rubric.scoring.gates)
         if value is None and not gated:
             self.flags.append(Flag("finding_missing", key, why="the list was not given and counts as empty"))
-            return ()
+            value = []
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             self.complaints.append(f"{key} should be a list of texts and is {quote_value(value)}")
             return ()
-        return tuple(text.strip() for text in value if text.strip())
+        entries = tuple(text.strip() for text in value if text.strip())
+        for place, claim in claims:
+            if contradicts_length((place, claim), key, len(entries)):
+                both = f"{key} ({quote_fact(list(entries))}) and {place} ({quote_value(claim)})"
+                self.complaints.append(f"{both} disagree, and should say the same")
+        return entries
 
     def _assessment(self, document: Mapping[str, object]) -> str:
         if not self.rubric.assessment:
@@ -505,9 +519,9 @@ def _any_applies(assertions: Mapping[str, ObservedAssertion]) -> bool:
     return not assertions or any(assertion.answer != "not_applicable" for assertion in assertions.values())
 
 
-def _read_claims(block: Mapping[str, object]) -> dict[str, object]:
+def _read_claims(block: Mapping[str, object], names: Sequence[str] = CLAIMS) -> dict[str, object]:
     """Return the numbers that a judge computed itself. Where its `summary` says something else, both are there."""
-    claims = {key: block[key] for key in CLAIMS if key in block and not isinstance(block[key], Mapping | list)}
+    claims = {key: block[key] for key in names if key in block and not isinstance(block[key], Mapping | list)}
     summary = block.get("summary")
     for key, value in summary.items() if isinstance(summary, Mapping) else ():
         if not isinstance(value, Mapping | list):

@@ -25,6 +25,7 @@ from math import isfinite
 
 from beholder.errors import AnswerError
 from beholder.rubrics.rubric import Criterion, Number, Rubric, ScoringKind, Style, to_fraction
+from beholder.verdicts.answer_fields import OVERALL_CLAIMS
 from beholder.verdicts.observe import (
     DEFAULT_CONTEXT,
     AnswerContext,
@@ -391,7 +392,24 @@ def _check_overall_claims(
             "total_passed": Fraction(yes),
             "overall_pass_rate": (yes, answered),
         }
+    for name in OVERALL_CLAIMS:
+        truths[name] = _find_overall_truth(rubric, overall, claims.get(name, claims.get(f"summary.{name}")))
     return _find_differences("", truths, claims)
+
+
+def _find_overall_truth(rubric: Rubric, overall: OverallScore, claim: object) -> Fraction | None:
+    """Return the number that a claimed overall score should be: in whichever unit it is right, else in the rubric's.
+
+    `None` where there is no score, and for factors: no overall score of theirs is defined that a judge could compute.
+    """
+    if overall.score is None or rubric.scoring.kind is ScoringKind.FACTORS:
+        return None
+    units = [overall.score if overall.total is None else overall.total, overall.score, overall.score * 100]
+    scales = {criterion.scale for criterion in rubric.criteria}
+    if overall.total is None and len(scales) == 1:
+        low, high = map(to_fraction, scales.pop())
+        units.append(low + overall.score * (high - low))
+    return next((unit for unit in units if _agrees(claim, unit)), units[0])
 
 
 def _find_differences(prefix: str, truths: Mapping[str, object], claims: Mapping[str, object]) -> Iterator[Correction]:

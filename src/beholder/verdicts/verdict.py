@@ -413,8 +413,8 @@ def format_beside(number: Number, limits: Iterable[Number], places: int = 2) -> 
 
 
 def format_share(share: float, places: int = 2, *, decisive: bool) -> str:
-    """Return a score (0–1) for people. By a `decisive` one a verdict has failed or has its grade, by a limit that the
-    verdict does not name: it is not rounded up to a hundredth that it does not reach."""
+    """Return a score, of the whole (0–1) or of a criterion, for people. By a `decisive` one a verdict has failed or has
+    its grade, by a limit that the verdict does not name: it is not rounded up to a hundredth that it does not reach."""
     return format_beside(share, [ceil(to_fraction(share) * 100) / 100] if decisive else (), places)
 
 

@@ -101,9 +101,10 @@ def to_json_values(value: object) -> object:
     return [to_json_values(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def format_short(value: float | None) -> str:
-    """Return a score as people write it: `4`, `3.5`, at most two decimals."""
-    return text.use_minus_sign(text.format_number(value, 2).removesuffix("0").removesuffix(".0"))
+def format_short(value: float | None, *, decisive: bool = False) -> str:
+    """Return a score as people write it: `4`, `3.5`, at most two decimals. For a `decisive` one see `format_share`."""
+    shown = format_share(value, decisive=True) if decisive and value is not None else text.format_number(value, 2)
+    return text.use_minus_sign(shown.removesuffix("0").removesuffix(".0"))
 
 
 def score_tone(share: float | None) -> str:

@@ -93,12 +93,12 @@ function fields(verdict) {
 function criteria(verdict, titles) {
   const entries = Object.entries(verdict.criteria ?? {});
   if (!entries.length) return null;
-  return h("div", { class: "criteria" }, entries.map(([key, one]) => criterion(key, titles[key] ?? named(key), one)));
+  return h("div", { class: "criteria" }, entries.map(([key, one]) => criterion(key, titles[key] ?? named(key), one, verdict)));
 }
 
-function criterion(key, name, one) {
+function criterion(key, name, one, verdict) {
   const range = one.score === undefined && one.score_range;
-  const points = range ? `${number(range[0])}–${number(range[1])}` : number(one.score);
+  const points = range ? `${number(range[0])}–${number(range[1])}` : typeof one.score === "number" ? String(Number(shownScore(one.score, verdict.grade, verdict.passed))) : number(one.score);
   const asked = (one.assertions ?? []).slice().sort((a, b) => MARKS[a.answer].order - MARKS[b.answer].order);
   const wrong = asked.filter((assertion) => assertion.answer === "no" || assertion.answer === "not_applicable");
   const rest = asked.filter((assertion) => !wrong.includes(assertion));

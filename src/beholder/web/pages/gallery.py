@@ -223,7 +223,7 @@ def _make_bars(verdict: Verdict, titles: Mapping[str, str]) -> list[CardBar]:
     for key, result in verdict.criteria.items():
         low, high = result.scale
         share = None if result.score is None else (result.score - low) / ((high - low) or 1)
-        score = "no score" if result.score is None else format_short(result.score)
+        score = "no score" if result.score is None else format_short(result.score, decisive=verdict.is_decisive)
         percent = None if share is None else max(3.0, 100 * share)  # a low score stays visible
         bars.append(CardBar(f"{titles.get(key) or humanize(key)}: {score}", percent, score_tone(share)))
     return bars
