@@ -53,9 +53,7 @@ def record_heartbeat(connection: Connection, run: int, holder: str, lease_s: flo
         may_return = _W.until >= database_time_s() - OUTAGE_PATIENCE_S
         waited_for = select(_W.holder).where(_W.run == run, may_return)
         connection.execute(delete(schema.leases).where(_L.run == run, _L.holder.not_in(waited_for)))
-        connection.execute(
-            delete(schema.workers).where(_W.run == run, _W.allowance_usd == _NOTHING, not_(may_return))
-        )
+        connection.execute(delete(schema.workers).where(_W.run == run, _W.allowance_usd == _NOTHING, not_(may_return)))
     # An equal share, but no more than the others have released: all parts together never exceed 1.
     part = max(0.0, min(1 / (1 + len(other_parts)), 1 - sum(other_parts)))
     until = database_time_s() + lease_s
