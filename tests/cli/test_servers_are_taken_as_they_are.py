@@ -153,6 +153,25 @@ def test_what_can_never_work_ends_the_run_before_a_second_request(
     assert len(server.received) == 1
 
 
+@pytest.mark.parametrize("jury", ["--judge openai:good --judge openai:x", "--judge openai:x --samples 3"])
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_a_juror_that_can_never_answer_ends_the_run_as_a_judge_does(
+    run: Any, suite: Any, server: JudgeServer, answer: Any, jury: str, concurrency: int
+) -> None:
+    def refuse(heard: Received) -> Fault | dict[str, object]:
+        good: dict[str, object] = answer()
+        return good if heard.body["model"] == "good" else Fault.status(400, "x is not a valid model ID")
+
+    server.default = refuse
+    suite()
+    words = "run --rubric edit-preservation --cases cases.jsonl --no-audit"
+    done = run(f"{words} --base-url {server.openai_url} {jury} --concurrency {concurrency}")
+    assert done.code == 2
+    assert f"There is no model 'x' at {server.openai_url}" in " ".join(done.err.split())
+    assert [heard.body["model"] for heard in server.received].count("x") == 1
+    assert len(server.received) <= 1 + concurrency
+
+
 def test_a_server_that_refuses_the_schema_with_500_works(
     run: Any, suite: Any, server: JudgeServer, answer: Any
 ) -> None:

@@ -93,11 +93,10 @@ FAILURES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("is_juror", [True, False])
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_a_repair_that_fails_costs_one_call_and_no_score(failure: str, is_juror: bool) -> None:
+async def test_a_repair_that_fails_costs_one_call_and_no_score(failure: str) -> None:
     paid = Answer(json.dumps(UNREASONED), model="m-1", usage=Usage(100, 10, 0), cost_usd=Decimal("0.001"))
-    conversation, judge = await ask(paid, FAILURES[failure], is_juror=is_juror)
+    conversation, judge = await ask(paid, FAILURES[failure])
     verdict = conversation.verdict
     assert (verdict.outcome, verdict.score) == (Outcome.SCORED, pytest.approx(5 / 6))
     assert flags(conversation) == ["repair_asked", *["empty_reason"] * 3]

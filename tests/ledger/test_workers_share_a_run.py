@@ -12,12 +12,12 @@ from sqlalchemy import update
 from support.ledger import entry, run_record, unscored, verdict
 
 from beholder.ledger import schema
-from beholder.ledger.leases import grant_allowance, record_heartbeat, remove_worker
+from beholder.ledger.leases import OUTAGE_PATIENCE_S, grant_allowance, record_heartbeat, remove_worker
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import ClaimResult, HeartbeatReply, VerdictKey, WriteToken
 from beholder.verdicts.verdict import Outcome
 
-LONG_S, GONE_S = 600.0, -1.0
+LONG_S, GONE_S = 600.0, -OUTAGE_PATIENCE_S - 1
 RUBRIC = verdict(0).rubric
 FINAL = ("scored", "refused", "filtered")
 
@@ -81,6 +81,28 @@ def test_an_outage_takes_no_case_from_those_that_could_send_no_heartbeat(ledger:
         time_passes(ledger, LONG_S / 4)
         alive(ledger, "back")
     assert claimed(ledger, "back", 0).mine == frozenset(keys(0))
+
+
+def test_who_joins_after_an_outage_takes_no_case_of_those_that_are_not_back_yet(ledger: Ledger) -> None:
+    for number, holder in enumerate(("slow", "dead")):
+        alive(ledger, holder)
+        claimed(ledger, holder, number)
+    time_passes(ledger, LONG_S + OUTAGE_PATIENCE_S / 2)
+    alive(ledger, "new")
+    assert claimed(ledger, "new", 0, 1, 2) == ClaimResult(frozenset(keys(2)), frozenset(keys(0, 1)))
+    for _ in range(5):
+        time_passes(ledger, LONG_S / 4)
+        alive(ledger, "new")
+        alive(ledger, "slow")
+    assert claimed(ledger, "new", 0, 1) == ClaimResult(frozenset(keys(1)), frozenset(keys(0)))
+
+
+def test_who_joins_does_not_wait_for_those_that_must_have_given_up(ledger: Ledger) -> None:
+    alive(ledger, "dead")
+    claimed(ledger, "dead", 0)
+    time_passes(ledger, LONG_S + OUTAGE_PATIENCE_S + 1)
+    alive(ledger, "new")
+    assert claimed(ledger, "new", 0).mine == frozenset(keys(0))
 
 
 def test_a_worker_whose_heartbeats_are_always_late_does_not_keep_the_leases_of_a_dead_one(ledger: Ledger) -> None:

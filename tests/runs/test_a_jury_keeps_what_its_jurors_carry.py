@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from beholder import Case, ScriptedJudge, SetupError, UsageError, judge, judge_rubrics
+from beholder import Case, ScriptedJudge, SetupError, Unreachable, UsageError, judge, judge_rubrics
 
 KEYS = ("unchanged_regions", "global_consistency", "identity_preservation")
 WORDS = " ".join(["seen"] * 16)
@@ -29,7 +29,7 @@ CASE = Case("c1", {"input": picture("gif"), "edited": picture()}, {"instruction"
 
 
 def test_flags_name_the_juror_by_its_place() -> None:
-    jury = [ScriptedJudge(SetupError("no such model")), ScriptedJudge(answer()), ScriptedJudge(answer(9), answer("7"))]
+    jury = [ScriptedJudge(Unreachable("no such model")), ScriptedJudge(answer()), ScriptedJudge(answer(9), answer("7"))]
     verdict = judge("edit-preservation", CASE, judge=jury)
     assert verdict.scored
     assert verdict.jury is not None

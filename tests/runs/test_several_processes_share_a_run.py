@@ -186,26 +186,31 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.parametrize("joins", ["before", "after"])
 def test_a_server_that_was_away_for_longer_than_a_lease_costs_nothing(
-    cases: Any, start: Any, held: Any, postgres: Server
+    joins: str, cases: Any, start: Any, held: Any, postgres: Server
 ) -> None:
-    """One process has all cases, and comes back after the other one: that takes none of them over."""
+    """One process has all cases, and comes back after the other one, which joined before or after the outage: that
+    takes none of them over."""
     lease_s, count = 10.0, CONCURRENCY
     cases(count)
     try:
         slow = start("--lease", str(lease_s))
         held.wait_until_asked(slow)  # it has leased all cases by then
-        other = start("--lease", str(lease_s))
-        with Ledger.open(start.place) as ledger:
-            wait_until(lambda: at_work(ledger) == 2)
+        if joins == "before":
+            other = start("--lease", str(lease_s))
+            with Ledger.open(start.place) as ledger:
+                wait_until(lambda: at_work(ledger) == 2)
         postgres.stop("immediate")
         away_since = time.monotonic()
         wait_until(lambda: time.monotonic() - away_since > lease_s + 1)
         slow.send_signal(signal.SIGSTOP)
         try:
             postgres.start()
+            if joins == "after":
+                other = start("--lease", str(lease_s))
             with Ledger.open(start.place) as ledger:
-                wait_until(lambda: heartbeats(ledger)[other.pid] > 0)
+                wait_until(lambda: heartbeats(ledger).get(other.pid, 0) > 0)
         finally:
             slow.send_signal(signal.SIGCONT)
         with Ledger.open(start.place) as ledger:

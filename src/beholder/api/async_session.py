@@ -334,6 +334,9 @@ class AsyncSession:
 
         A case that waits for an answer that another session or process asks for is not waited for: its `judge` raises
         `Waiting`.
+
+        Raises:
+            LedgerError: The ledger still cannot take some verdicts; it says in which other file they are.
         """
         if self._closed:
             return
@@ -344,8 +347,14 @@ class AsyncSession:
         try:
             if self._run is not None:
                 with suppress(LedgerError):
+                    for key in list(self._unwritten):
+                        await self._write(self._run, key, self._unwritten.pop(key))
+                rescued = await self._run.rescue(list(self._unwritten.values())) if self._unwritten else None
+                with suppress(LedgerError):
                     self._spent = self._run.ledger.run(self._run.id).spent_usd or Decimal(0)
                 await self._run.leave()
+                if rescued is not None:
+                    raise rescued
         finally:
             for judge in self._own_judges:
                 await judge.aclose()

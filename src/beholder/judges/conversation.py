@@ -58,7 +58,6 @@ class Conversation:
         brief: What is asked.
         header: Case, rubric and judge of the verdict.
         sample: The number of the sample, from 0.
-        is_juror: Whether there are other jurors: a `SetupError` is then the outcome of this one, else it is raised.
         reserve: Reserves what each call may cost before it is made.
     """
 
@@ -66,7 +65,6 @@ class Conversation:
     brief: Brief
     header: VerdictHeader
     sample: int = 0
-    is_juror: bool = False
     reserve: ReserveCall = reserve_nothing
     turns: tuple[Turn, ...] = ()
     max_tokens: int | None = None
@@ -107,7 +105,7 @@ class Conversation:
         """Ask the judge until there is a verdict, within `timeout_s` over all turns.
 
         Raises:
-            SetupError: The judge can never answer, and is the only one. Every other failure is an outcome.
+            SetupError: The judge can never answer. Every other failure is an outcome.
         """
         self.was_asked = True
         try:
@@ -131,13 +129,9 @@ class Conversation:
             self.is_waiting = True
             return
         except SetupError as error:
-            if self._fallback is None and not self.is_juror:
+            if self._fallback is None:
                 raise
             self.close(Outcome.UNREACHABLE, str(error))
-            if self._fallback is None:
-                self._verdict = add_brief_details(self.verdict, self.brief)
-                self.flags = ()
-                return
         except TimeoutError:
             self.close(Outcome.UNREACHABLE, f"no verdict within {timeout_s:g} s")
         except Unreachable as error:

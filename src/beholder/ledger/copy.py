@@ -3,31 +3,37 @@
 A run keeps its id, its name and its order among the runs that are copied with it; its reviews are copied too. Rows that
 the target has already are not written again, so that copying twice changes nothing and an interrupted copy can be
 repeated: a run counts as copied once its own row has the same `updated`, which is written last.
+
+Verdicts that were rescued (`rescue`) are added to their run instead, with what they cost.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Table, func, insert, select, tuple_, update
 
 from beholder.errors import LedgerError, UsageError
-from beholder.ledger import schema
+from beholder.ledger import leases, schema
 from beholder.ledger.damage import describe_row, log_damage
 from beholder.ledger.encoding import storable_json, storable_text
 from beholder.ledger.ledger import Ledger, LedgerLike, open_ledger
-from beholder.ledger.runs import find_run, to_run_record
+from beholder.ledger.rescue import RESCUED_KEY, RESTORED_KEY
+from beholder.ledger.runs import find_run, to_run_record, update_run, update_suite
 from beholder.ledger.schema import AnyRow, AnySelect, chunks
 from beholder.ledger.types import (
     INTERRUPTED,
     JOB_CLOSED,
     RUNNING,
     RunRecord,
+    WriteToken,
 )
 from beholder.ledger.write import RowValues, insert_or_keep, insert_or_replace, insert_rows
+from beholder.verdicts.verdict import ANSWERED_OUTCOMES
 
 COPY_PAGE_SIZE = 256
 
@@ -93,6 +99,9 @@ def copy_run(source: Ledger, target: Ledger, run: str, watch: OnProgress = lambd
         raise LedgerError(
             f"The ledger {target.place!r} has another run {run!r}; delete that, or copy into another one."
         )
+    if RESCUED_KEY in to_run_record(original).suite:
+        _restore_rescued(source, target, original, existing, result, watch)
+        return result
     if existing is not None and existing.updated > original.updated:
         result.left = "it was changed there since"
         return result
@@ -111,6 +120,49 @@ def copy_run(source: Ledger, target: Ledger, run: str, watch: OnProgress = lambd
     return result
 
 
+def _restore_rescued(
+    source: Ledger, target: Ledger, original: AnyRow, existing: AnyRow | None, result: CopyResult, watch: OnProgress
+) -> None:
+    """Add rescued verdicts to their run, once, except those on cases that were answered there since."""
+    record = to_run_record(original)
+    suite = {key: value for key, value in record.suite.items() if key != RESCUED_KEY}
+    worker, _, name = str(record.suite[RESCUED_KEY]).rpartition(" ")
+    if existing is None:
+        target.start(replace(record, suite=suite, spent_usd=Decimal(0), unpriced=0))
+        existing = _read_run(target, record.id)
+        assert existing is not None
+    before = to_run_record(existing).suite.get(RESTORED_KEY)
+    restored = before if isinstance(before, list) else []
+    if name in restored:
+        watch(count_verdicts(source, [record]))
+        return
+    _copy_parts(source, target, original.number, existing.number, result)
+    with source._reading() as connection:  # all of them, since they were in memory before
+        verdicts = connection.execute(select(schema.verdicts).where(_V.run == original.number)).all()
+    with target._writing() as connection:
+        run = connection.execute(select(schema.runs).where(_R.number == existing.number)).one()
+        own = connection.execute(select(_V.case_id, _V.rubric, _V.outcome, _V.position).where(_V.run == run.number))
+        known = {(row.case_id, row.rubric): row for row in own}
+        answered = {key for key, row in known.items() if row.outcome in ANSWERED_OUTCOMES}
+        grows = bool(suite.get("session"))  # its cases are in the order in which they were stored
+        first = 1 + max((row.position for row in known.values()), default=-1) if grows else 0
+        rows = [
+            {**_portable_values(row), "run": run.number, "position": first + row.position}
+            for row in _sound_rows(schema.verdicts, verdicts)
+            if (row.case_id, row.rubric) not in answered
+        ]
+        insert_rows(connection, insert_or_replace(connection, schema.verdicts, "run", "case_id", "rubric"), rows)
+        cost = record.spent_usd or Decimal(0)
+        leases.settle_allowance(connection, run.number, WriteToken(worker, name), cost)
+        total = connection.scalar(select(func.count()).where(_V.run == run.number)) if grows else run.total
+        spent = str(Decimal(run.spent_usd) + cost)
+        update_run(connection, run.number, spent_usd=spent, unpriced=run.unpriced + record.unpriced, total=total)
+        update_suite(connection, run.number, **{RESTORED_KEY: [*restored, name]})
+    result.written["runs"] = 1
+    result.add("verdicts", len(rows))
+    watch(len(verdicts))
+
+
 def _find_copy_problem(connection: Connection, run: AnyRow) -> str:
     """Return why a run cannot be copied: it is damaged, or waits for a batch. Empty if it can."""
     try:
@@ -125,13 +177,18 @@ def _find_copy_problem(connection: Connection, run: AnyRow) -> str:
 
 def _copy_rows(source: Ledger, target: Ledger, old: int, new: int, result: CopyResult, watch: OnProgress) -> None:
     """Copy the rows of a run. Verdicts come last, so that what they refer to always exists."""
+    _copy_parts(source, target, old, new, result)
+    for rows in _read_table(source, schema.verdicts, old, _V.number):
+        result.add("verdicts", _write_changed(target, schema.verdicts, new, rows, "case_id", "rubric"))
+        watch(len(rows))
+
+
+def _copy_parts(source: Ledger, target: Ledger, old: int, new: int, result: CopyResult) -> None:
+    """Copy what the verdicts of a run refer to."""
     for rows in _read_table(source, schema.cases, old, _C.id):
         result.add("cases", _write_changed(target, schema.cases, new, rows, "id"))
     _copy_answers(source, target, old, new, result)
     _copy_thumbnails(source, target, old, new, result)
-    for rows in _read_table(source, schema.verdicts, old, _V.number):
-        result.add("verdicts", _write_changed(target, schema.verdicts, new, rows, "case_id", "rubric"))
-        watch(len(rows))
 
 
 def _write_changed(target: Ledger, table: Table, run: int, rows: Sequence[AnyRow], *key: str) -> int:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from decimal import Decimal
 
-from sqlalchemy import ColumnElement, Connection, Update, and_, delete, insert, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Update, and_, delete, insert, not_, or_, select, tuple_, update
 from sqlalchemy import case as case_when
 
 from beholder.ledger import schema
@@ -33,6 +33,7 @@ from beholder.verdicts.verdict import ANSWERED_OUTCOMES
 
 HEARTBEATS_PER_LEASE = 4
 MISSED_PART = 2  # a worker that has not reached the server for this part of its lease has missed heartbeats
+OUTAGE_PATIENCE_S = 120.0  # how long a worker tries to reach a server that does not answer, before it gives up
 CALLS_PER_GRANT = 8  # calls for which money is reserved at a time: more is lost when a process is killed
 
 _W, _L, _V, _R = schema.workers.c, schema.leases.c, schema.verdicts.c, schema.runs.c
@@ -49,8 +50,10 @@ def record_heartbeat(connection: Connection, run: int, holder: str, lease_s: flo
         select(_W.until < database_time_s()).where(_W.run == run, _W.holder == holder)
     ).one_or_none()
     if not other_parts and row is None:  # the first worker: what earlier ones leased counts no more
-        connection.execute(delete(schema.leases).where(_L.run == run))
-        connection.execute(delete(schema.workers).where(_W.run == run, _W.allowance_usd == _NOTHING))
+        may_return = _W.until >= database_time_s() - OUTAGE_PATIENCE_S
+        waited_for = select(_W.holder).where(_W.run == run, may_return)
+        connection.execute(delete(schema.leases).where(_L.run == run, _L.holder.not_in(waited_for)))
+        connection.execute(delete(schema.workers).where(_W.run == run, _W.allowance_usd == _NOTHING, not_(may_return)))
     # An equal share, but no more than the others have released: all parts together never exceed 1.
     part = max(0.0, min(1 / (1 + len(other_parts)), 1 - sum(other_parts)))
     until = database_time_s() + lease_s
@@ -96,12 +99,16 @@ def claim_leases(
     """Lease cases for a worker, as far as no other worker has them and they have no `final` outcome.
 
     Leases of others count as expired only if they had when this worker last sent its heartbeat, with `lease_s`: later
-    the server may have been away, for all of them.
+    the server may have been away, for all of them. It may also have been away before this worker joined: whose lease
+    expired just before that has one lease of time to come back, unless it must have given up by then.
     """
     asked = {(storable_text(case), rubric): (case, rubric) for case, rubric in wanted}
     own = select(_W.since, _W.until - lease_s).where(_W.run == run, _W.holder == holder)
     since, seen = connection.execute(own).one_or_none() or (0.0, 0.0)
-    alive = select(_W.holder).where(_W.run == run, _W.until >= seen)
+    in_time = _W.until >= seen
+    if seen < since + lease_s:
+        in_time = or_(in_time, _W.until.between(since - OUTAGE_PATIENCE_S, since))
+    alive = select(_W.holder).where(_W.run == run, in_time)
     mine: set[VerdictKey] = set()
     held: set[VerdictKey] = set()
     for part in chunks(list(asked)):

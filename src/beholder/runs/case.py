@@ -72,7 +72,7 @@ class CaseJudge:
 
         Raises:
             CaseError: The case does not fit the rubric.
-            SetupError: The only judge can never answer.
+            SetupError: A judge can never answer, of a jury too.
             Waiting: Some answers come later (by batch); all judges were asked. Or `look_up` was stopped, and none was.
                 Every other failure is an outcome.
         """
@@ -129,7 +129,6 @@ class CaseJudge:
                 briefs[sizing],
                 VerdictHeader(case.id, rubric, judge.name),
                 sample,
-                is_juror=len(self.judges) * self.samples > 1,
                 reserve=self.reserve.get(id(judge), reserve_nothing),
             )
             for judge, sizing in zip(self.judges, sizings, strict=True)

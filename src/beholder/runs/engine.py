@@ -11,8 +11,10 @@ about to judge. On a Ray cluster (`runs.ray`) the workers are elsewhere; both en
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from array import array
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -24,7 +26,8 @@ from beholder.errors import LedgerError, SetupError, Waiting
 from beholder.judges.base import Judge, ReserveCall, capabilities_of
 from beholder.ledger.encoding import key_id
 from beholder.ledger.ledger import Ledger
-from beholder.ledger.types import Entry
+from beholder.ledger.rescue import rescue_verdicts
+from beholder.ledger.types import Entry, RunRecord, WriteToken
 from beholder.rubrics.brief import Composer
 from beholder.runs.cache import AnswerCache, AnswerLookup, SharedAnswerCache
 from beholder.runs.case import CaseJudge
@@ -45,7 +48,10 @@ MIN_LEASE_CHUNK = 8  # tasks that are leased together where there are other proc
 RECHECK_S = 1.0  # before cases that other processes had leased are looked at again; later checks wait longer
 WRITE_BATCH = 64  # verdicts that are written together
 WRITE_LINGER_S = 0.25  # how long a batch that is not full waits for more
+WRITE_TRIES, WRITE_PAUSE_S = 5, 2.0  # of verdicts that could not be written, at the end of the run
 PREPARE_AHEAD = 0.25  # workers beyond the concurrency, as a share of it: they make the next briefs while others wait
+
+_log = logging.getLogger(__name__)
 
 CaseSource = Callable[[], Iterable[Case]]  # in the same order each time
 
@@ -137,7 +143,16 @@ class CaseTask:
 
 
 class _RunSlots(asyncio.Semaphore):
-    """Limits how many cases of a run are asked at once. After a `SetupError`, which ends the run, no other case is."""
+    """Limits how many cases of a run are asked at once. After a `SetupError`, which ends the run, no other case is; nor
+    once it is `closed`, as soon as verdicts cannot be stored."""
+
+    closed = False
+
+    async def __aenter__(self) -> None:
+        await self.acquire()
+        if self.closed:
+            self.release()
+            raise Waiting("the run was stopped first")
 
     async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if not (isinstance(error, BaseExceptionGroup) and error.subgroup(SetupError)):
@@ -172,8 +187,14 @@ class Engine:
         self.finished: asyncio.Queue[Entry | None] = asyncio.Queue(maxsize=2 * WRITE_BATCH)
         self.cache: AnswerCache | None = None
         self._cases = cases
+        self._slots = _RunSlots(settings.concurrency)
         self._file_problem = ""  # why the run ends early
-        # Both are set by `write_verdicts`, in whose context cases are queued and written.
+        self._unwritten: deque[tuple[WriteToken | None, list[Entry]]] = deque()
+        self._write_error: Exception | None = None  # of the first batch that could not be written
+        self._rescued = ""  # where verdicts are that could not be written, in a sentence
+        self._can_rescue = True
+        # These are set by `write_verdicts`, in whose context cases are queued and written.
+        self._record: RunRecord
         self._leases: CaseLeases
         self._writer: asyncio.Task[None]
 
@@ -193,11 +214,12 @@ class Engine:
             else None
         )
         by_batch = any(capabilities_of(judge).answers_later for judge in judges)  # whose answers come in days
+        self._can_rescue = not by_batch  # their replies are in the ledger already
         case_judge = settings.make_case_judge(
             judges,
             images,
             None if cache is None else cache.look_up if by_batch else cache.look_up_or_lock,
-            _RunSlots(settings.concurrency),
+            self._slots,
             self.limits.reserve,
         )
         case_judge = replace(
@@ -276,15 +298,28 @@ class Engine:
             asyncio.TaskGroup() as group,
         ):
             self._leases = leases
+            self._record = await self.ledger_thread.call(self.ledger.run, self.settings.run_id)
             self._writer = group.create_task(self._write_batches())
             try:
                 yield
-            finally:
-                if self.can_write:
-                    await self.finished.put(None)
-                    await asyncio.wait([self._writer])
+            except BaseException:
+                await self._end_writing()
+                if self._rescued:  # and something else ends the run
+                    _log.warning("beholder: %s%s", self._write_error, self._rescued)
+                raise
+            await self._end_writing()
+            if isinstance(self._write_error, LedgerError):
+                raise type(self._write_error)(f"{self._write_error}{self._rescued}")
+            if self._write_error is not None:
+                _log.warning("beholder: A write to the ledger failed.%s", self._rescued)
+                raise self._write_error
             if self._file_problem:
                 raise LedgerError(self._file_problem + await self.ledger_thread.call(self.ledger.save_displaced))
+
+    async def _end_writing(self) -> None:
+        if self.can_write:
+            await self.finished.put(None)
+            await asyncio.wait([self._writer])
 
     @property
     def can_write(self) -> bool:
@@ -296,21 +331,56 @@ class Engine:
         is in progress is finished and written: it is paid for."""
         if not self._file_problem and (problem := self.ledger.find_file_problem()):
             self._file_problem = problem
-            self.stop.set()
+            self._stop_asking()
         return not self._file_problem
 
+    def _stop_asking(self) -> None:
+        """Begin no new case, and let none out that was only prepared."""
+        self.stop.set()
+        self._slots.closed = True
+
     async def _write_batches(self) -> None:
-        """Write batches until the end mark; verdicts count as done when the ledger has them."""
+        """Write batches until the end mark; verdicts count as done when the ledger has them.
+
+        When a write fails nothing more is asked. What is in progress is finished, since it is paid for. At the end it
+        is written if that is possible by then; otherwise it is rescued into another file.
+        """
         is_open = True
         while is_open:
             batch, is_open = await take_batch(self.finished, WRITE_BATCH, WRITE_LINGER_S)
             if batch:
-                token = self._leases.make_write_token()
+                self._unwritten.append((self._leases.make_write_token(), batch))
+            if self._write_error is None:
+                await self._write_unwritten()
+        for _ in range(WRITE_TRIES if self._unwritten else 0):
+            await asyncio.sleep(WRITE_PAUSE_S)
+            await self._write_unwritten()
+            if not self._unwritten:
+                self._rescued = " Later it could be, and all that was paid for is stored; start again."
+                return
+        if self._unwritten and self._can_rescue:
+            entries = [entry for _, batch in self._unwritten for entry in batch]
+            token = self._unwritten[0][0]
+            self._rescued = await asyncio.to_thread(rescue_verdicts, self.ledger, self._record, entries, token)
+
+    async def _write_unwritten(self) -> None:
+        """Write the batches that are not yet written, one after the other, until one cannot be."""
+        while self._unwritten:
+            token, batch = self._unwritten[0]
+            try:
                 await self.ledger_thread.call(self.ledger.write, self.settings.run_id, batch, token)
-                if self.cache is not None:
-                    self.cache.add(key_id(answer.key) for entry in batch for answer in entry.answers)
-                self.observer.on_written(batch)
-                self._can_go_on()
+            except Exception as error:
+                if self._write_error is None:
+                    self._write_error = error
+                    _log.warning("beholder: %s Nothing more is asked; what is in progress is finished.", error)
+                    self.ledger_thread.retry_for_s = 0.0  # a server that is gone was waited for
+                    self._stop_asking()
+                return
+            self._unwritten.popleft()
+            if self.cache is not None:
+                self.cache.add(key_id(answer.key) for entry in batch for answer in entry.answers)
+            self.observer.on_written(batch)
+            self._can_go_on()
 
 
 def _iterate_tasks(

@@ -21,7 +21,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from beholder.errors import LedgerError, LedgerGone, UsageError
-from beholder.ledger.leases import CALLS_PER_GRANT, HEARTBEATS_PER_LEASE
+from beholder.ledger.leases import CALLS_PER_GRANT, HEARTBEATS_PER_LEASE, OUTAGE_PATIENCE_S
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import ClaimResult, VerdictKey, WriteToken
 from beholder.runs.limits import RunLimits
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-RETRY_FOR_S = 120.0  # how long a server that does not answer is tried again
+RETRY_FOR_S = OUTAGE_PATIENCE_S  # how long a server that does not answer is tried again
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.25, 5.0
 
 _log = logging.getLogger(__name__)

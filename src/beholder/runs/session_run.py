@@ -13,6 +13,7 @@ import platform
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -24,6 +25,7 @@ from beholder.images.image import ImageSource
 from beholder.images.source import is_remote, read_image
 from beholder.ledger.encoding import key_id
 from beholder.ledger.ledger import Ledger
+from beholder.ledger.rescue import rescue_verdicts
 from beholder.ledger.types import FINISHED, RUNNING, AnswerKey, Entry, RunRecord, StoredAnswer, VerdictKey
 from beholder.rubrics.rubric import Rubric
 from beholder.runs.cache import SharedAnswerCache
@@ -107,6 +109,7 @@ class SessionRun:
         self.joined = False
         self._work = AsyncExitStack()  # ended by `leave`
         self._leases: CaseLeases | None = None  # set by `join`
+        self._record: RunRecord | None = None  # too
         self.thumbnails = ThumbnailSelector(self._find_thumbnails)
 
     async def join(self) -> None:
@@ -118,6 +121,7 @@ class SessionRun:
             joining = join_run(self._thread, self.id, self._limits, LEASE_S, shared=True)
             self._leases = await self._work.enter_async_context(joining)
         await self._thread.call(partial(self.ledger.update, self.id, state=RUNNING))
+        self._record = await self._thread.call(self.ledger.run, self.id)
         self.joined = True
 
     async def leave(self) -> None:
@@ -177,6 +181,17 @@ class SessionRun:
         """
         self._warn_of_other_content(entry)
         await self._writes.call(entry)
+
+    async def rescue(self, entries: Sequence[Entry]) -> LedgerError:
+        """Store verdicts that the ledger could not take elsewhere, since they are paid for. Returns an error that says
+        where."""
+        assert self._record is not None
+        assert self._leases is not None
+        rubrics = tuple(msgspec.to_builtins(rubric) for rubric in self._rubrics.values())
+        placed = [replace(entry, position=position) for position, entry in enumerate(entries)]
+        record, token = replace(self._record, total=0, rubrics=rubrics), self._leases.make_write_token()
+        where = await asyncio.to_thread(rescue_verdicts, self.ledger, record, placed, token)
+        return LedgerError(f"The ledger {self.ledger.place!r} cannot be written.{where}")
 
     def _read_same(self, case: Case, rubric: Rubric) -> tuple[Verdict | None, tuple[int, int] | None]:
         """Return the stored verdict if it is on the same content, else a hash of the content that it is on."""
