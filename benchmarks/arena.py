@@ -2,10 +2,14 @@
 
     python benchmarks/arena.py coverage [--simulations 1000] [--json]
     python benchmarks/arena.py speed [--votes 1000000] [--json]
+    python benchmarks/arena.py public FOLDER
 
 `coverage` simulates photographs that favor some models more than others (so that votes on one photograph are not
 independent), fits ratings with intervals of 95 %, and counts how often they contain the value that ever more
-photographs lead to. `speed` writes a CSV of votes on 50 models, and reads and fits it in a process of its own.
+photographs lead to. `speed` writes a CSV of votes on 50 models, and reads and fits it in a process of its own. `public`
+prints the tables of docs/arena.md from MMRB2 (`mmrb2-edit.jsonl`, `mmrb2-t2i.jsonl`: `id`, `prompt`, `model_a`,
+`model_b`, `chosen`, `ratings` of three annotators, 1 to 6) and GenAI-Bench (`genai-bench-edit.jsonl`: `id`,
+`source_prompt`, `human_vote`, `judges`).
 """
 
 from __future__ import annotations
@@ -140,9 +144,62 @@ def speed(count: int) -> dict[str, object]:
     return found
 
 
+def read_annotators(path: Path) -> list[dict[str, str]]:
+    """The votes of MMRB2's annotators. A rating of 4 to 6 is a vote for A, of 1 to 3 one for B: on every pair the
+    majority of these is what the data call `chosen`, which is checked here."""
+    rows = []
+    for line in path.read_text("utf-8").splitlines():
+        pair = json.loads(line)
+        votes = ["model_a" if rating > 3 else "model_b" for rating in pair["ratings"]]
+        assert (votes.count("model_a") * 2 > len(votes)) == (pair["chosen"] == "A"), pair["id"]
+        rows += [
+            {"case": pair["id"], "prompt": pair["prompt"], "judge": f"annotator {number}", "winner": vote}
+            | {"model_a": pair["model_a"], "model_b": pair["model_b"]}
+            for number, vote in enumerate(votes, start=1)
+        ]
+    return rows
+
+
+def read_genai_bench(path: Path) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """The votes of six judges, and those of people; A is the left image, and shown first."""
+    human = {"leftvote": "model_a", "rightvote": "model_b", "tievote": "tie", "bothbad_vote": "both_bad"}
+    words = {"[[A>B]]": "model_a", "[[B>A]]": "model_b", "[[A=B=Good]]": "tie", "[[A=B=Bad]]": "both_bad"}
+    judged, people = [], []
+    for line in path.read_text("utf-8").splitlines():
+        pair = json.loads(line)
+        case = {"case": str(pair["id"]), "source": pair["source_prompt"]}
+        people.append(case | {"winner": human[pair["human_vote"]]})
+        for judge, said in pair["judges"].items():
+            judged.append(case | {"judge": judge, "winner": words.get(said["vote"] or "", "")})
+    return judged, people
+
+
+def public(folder: Path) -> None:
+    import beholder
+    from beholder.reports.arena import agreement_rows, leaderboard_rows, leaderboard_sentences, leaderboard_title
+
+    for name in ("mmrb2-edit", "mmrb2-t2i"):
+        rows = read_annotators(folder / f"{name}.jsonl")
+        board = beholder.fit_arena([row for row in rows if row["model_a"] != row["model_b"]])
+        print(f"\n{name}: {leaderboard_title(board)}")
+        for cells in (*leaderboard_rows(board), *([sentence] for sentence in leaderboard_sentences(board))):
+            print(" | ".join(cells))
+        print(*agreement_rows(beholder.agree_arena(rows)), sep="\n")
+        between = [row for row in rows if row["model_a"] != row["model_b"]]
+        print("of different models:", *agreement_rows(beholder.agree_arena(between)))
+    judged, people = read_genai_bench(folder / "genai-bench-edit.jsonl")
+    agreement = beholder.agree_arena(judged, people=people)
+    print("\ngenai-bench-edit")
+    for judge, cells in zip(agreement.judges, agreement_rows(agreement), strict=True):
+        shares = f"first {judge.first_judge}, people {judge.first_people}, no vote {judge.unanswered}"
+        print(" | ".join(cells), f"| decided {judge.decided} | {shares}")
+        print("   ", judge.confusion)
+    print(agreement.interval_note)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("coverage", "speed", "fit"))
+    parser.add_argument("what", choices=("coverage", "speed", "public", "fit"))
     parser.add_argument("file", nargs="?", type=Path)
     parser.add_argument("--simulations", type=int, default=1000)
     parser.add_argument("--votes", type=int, default=1_000_000)
@@ -151,6 +208,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "fit":
         print(json.dumps(fit_file(given.file, given.position)))
+        return
+    if given.what == "public":
+        public(given.file)
         return
     found = coverage(given.simulations) if given.what == "coverage" else speed(given.votes)
     if given.json:

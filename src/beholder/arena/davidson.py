@@ -120,7 +120,7 @@ def _fit_block(design: PairDesign, counts: Floats, start: DavidsonFit | None, *,
     decided = counts[:, :, :TIE].sum(axis=(1, 2)) > 0
     with_prior = np.full(draws, True) if prior else ~(reachable(design, counts).all(axis=(1, 2)) & decided)
     strengths = np.zeros((draws, design.size)) if start is None else np.repeat(start.strengths, draws, axis=0)
-    tie = np.zeros(draws) if start is None else np.repeat(start.tie, draws)
+    tie = np.zeros(draws) if start is None or not design.ties else np.repeat(start.tie, draws)
     position = np.zeros(draws) if start is None else np.repeat(start.position, draws)
     if design.fixed is not None:
         strengths = np.where(design.is_fixed, design.fixed, strengths)

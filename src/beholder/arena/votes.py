@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import io
 import json
 import os
 from array import array
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -96,31 +97,20 @@ class Votes:
     def __repr__(self) -> str:
         return f"<Votes: {len(self):,} on {len(self.models):,} models>"
 
-    def write_csv(self, output: str | os.PathLike[str] | IO[str]) -> None:
-        """Write rows of the public boards: the model that was shown first is `model_a`.
-
-        Args:
-            output: A path, or an open text file.
-        """
-        if isinstance(output, str | os.PathLike):
-            with Path(output).open("w", encoding="utf-8", newline="") as file:
-                self.write_csv(file)
-            return
+    def to_csv(self) -> str:
+        """Return the rows of the public boards as CSV; the model that was shown first is `model_a`."""
         columns = {"case": self.case, "judge": self.judge}
         if self.group is not None and self.group_name not in ("case", "id"):
             columns[self.group_name] = self.group
         present = {name: labels for name, labels in columns.items() if labels is not None}
-        writer = csv.writer(output, lineterminator="\n")
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
         writer.writerow(("model_a", "model_b", "winner", *present))
         for row in range(len(self)):
-            writer.writerow(
-                (
-                    self.models[self.first[row]],
-                    self.models[self.second[row]],
-                    WINNERS[self.outcome[row]],
-                    *(labels.names[labels.codes[row]] for labels in present.values()),
-                )
-            )
+            labels = [column.names[column.codes[row]] for column in present.values()]
+            winner = WINNERS[self.outcome[row]]
+            writer.writerow((self.models[self.first[row]], self.models[self.second[row]], winner, *labels))
+        return text.getvalue()
 
 
 def read_votes(source: VoteSource, *, group: str | None = None, same_model: bool = False) -> Votes:
