@@ -305,7 +305,7 @@ class _BoardBuilder:
         if prior:
             center = BASE_RATING + POINTS * self.design.center
             yield (
-                f"To keep ratings finite a prior was used: normal around {center:.0f} with a "
+                f"To keep ratings finite a prior was used: normal around {center:.0f} with a standard "
                 f"deviation of {PRIOR_POINTS:.0f} points."
             )
         elif drawn.with_prior.any():
@@ -326,6 +326,8 @@ class _BoardBuilder:
     def _explain_one_way(self, members: Bools) -> str:
         """Say that some models never lost to the others, or never won; empty where they did both, or have no votes."""
         inside = np.flatnonzero(members)
+        if 2 * len(inside) > self.size:  # the sentence on the few says the same
+            return ""
         names = join_names([self.names[at] for at in inside])
         does = "models " if len(inside) > 1 else ""
         reaches, reached = self.reach[inside[0]] & ~members, self.reach[:, inside[0]] & ~members
