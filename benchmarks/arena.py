@@ -81,7 +81,11 @@ def fit_numbers(votes: Votes, draws: int, seed: int) -> dict[str, tuple[float, f
     assert board.position is not None
     found["position"] = board.position
     return {
-        name: (number.value or 0.0, -np.inf if number.low is None else number.low, number.high or np.inf)
+        name: (
+            number.value or 0.0,
+            -np.inf if number.low is None else number.low,
+            np.inf if number.high is None else number.high,
+        )
         for name, number in found.items()
     }
 

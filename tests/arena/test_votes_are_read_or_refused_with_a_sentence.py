@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pandas
+import polars
 import pytest
 
 import beholder
@@ -34,7 +37,8 @@ def test_csv_jsonl_and_mappings_are_the_same(tmp_path: Path) -> None:
     table = beholder.read_votes(write(tmp_path, "\ufeff" + text))
     lines = beholder.read_votes(write(tmp_path, "\n".join(map(json.dumps, rows)), "votes.jsonl"))
     given = beholder.read_votes(rows)
-    assert table.to_csv() == lines.to_csv() == given.to_csv()
+    frames = [beholder.read_votes(frame(rows)) for frame in (polars.DataFrame, pandas.DataFrame)]
+    assert [votes.to_csv() for votes in (lines, given, *frames)] == [table.to_csv()] * 4
     assert (table.group_name, table.notes) == ("prompt", ())
 
 
@@ -94,6 +98,17 @@ def test_a_failed_call_is_no_tie(tmp_path: Path) -> None:
     votes = beholder.read_votes(write(tmp_path, GOOD + "a,b,\na,b,\n"))
     assert len(votes) == 4
     assert votes.notes == ("2 rows without a winner have no vote, and do not count.",)
+
+
+def test_a_winner_that_a_frame_lacks_is_a_failed_call() -> None:
+    rows = [{"model_a": "a", "model_b": "b", "winner": "tie"}, {"model_a": "a", "model_b": "b"}]
+    assert len(beholder.read_votes(pandas.DataFrame(rows))) == 1
+
+
+@pytest.mark.parametrize("source", [[1, 2], ["votes"], 7])
+def test_what_is_no_table_is_named(source: Any) -> None:
+    with pytest.raises(UsageError, match="Votes are a file, a frame or mappings"):
+        beholder.read_votes(source)
 
 
 def test_ten_problems_are_listed_and_the_others_counted(tmp_path: Path) -> None:

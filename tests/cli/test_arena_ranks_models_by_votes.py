@@ -61,6 +61,14 @@ def test_json_is_what_python_says_and_an_anchor_for_later(run: Any, folder: Path
     anchored = run("arena fit votes.csv --anchor old.csv --draws 200 --json")
     by_model = {row["model"]: row["rating"]["value"] for row in json.loads(anchored.out)["ratings"]}
     assert by_model["old"] == pytest.approx(1234)
+    more = (folder / "votes.csv").read_text("utf-8").replace("same", "newest")
+    (folder / "more.csv").write_text(more, "utf-8")
+    joined = json.loads(run("arena fit more.csv --anchor old.json --draws 200 --json").out)
+    old = {row["model"]: row["rating"]["value"] for row in json.loads(done.out)["ratings"]}
+    for row in joined["ratings"]:
+        assert row["anchored"] == (row["model"] in old)
+        assert row["model"] not in old or row["rating"]["value"] == pytest.approx(old[row["model"]])
+    assert "Anchors without votes are left out: same." in joined["notes"]
     refused = run("arena fit votes.csv --anchor old.json --draws 200")
     assert (refused.code, "All models of the votes are anchored" in refused.err) == (2, True)
 
@@ -82,6 +90,8 @@ def test_runs_are_compared_by_their_scores(run: Any, folder: Path) -> None:
     assert board.derived
     assert board.ratings[0].model == "whole"
     assert (folder / "derived.csv").read_text("utf-8") == beholder.derive_votes(["whole", "lower"]).to_csv()
+    with pytest.raises(beholder.UsageError, match="have no position"):
+        beholder.fit_arena(runs=["whole", "lower"], position=True)
     with pytest.raises(beholder.UsageError, match="named twice"):
         beholder.derive_votes(["whole", "whole"])
     with pytest.raises(beholder.UsageError, match="two runs or more"):

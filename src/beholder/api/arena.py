@@ -36,7 +36,7 @@ def read_votes(source: VoteSource, *, group: str | None = None) -> Votes:
     or `ba` where model_b was shown first). A row without a winner is a call that failed, and is left out and counted.
 
     Args:
-        source: A CSV, TSV or JSONL file, or an iterable of mappings.
+        source: A CSV, TSV or JSONL file; a Polars or pandas frame, or an iterable of mappings.
         group: The column that says what belongs together; else the first of `source`, `prompt`, `case`, `id` there is.
 
     Raises:
@@ -112,7 +112,7 @@ def fit_arena(
         fit_arena("votes.csv").gate("candidate > baseline").status
 
     Args:
-        votes: The votes: a file, an iterable of mappings (see `read_votes`), or what `read_votes` returned.
+        votes: The votes: a file, a frame or mappings (see `read_votes`), or what `read_votes` returned.
         runs: In place of votes: runs of one model each over the same cases, whose scores decide (see `derive_votes`).
         on: The score of runs that decides; else the overall score.
         anchor: Ratings that stay as they are: an earlier board, ratings by model, or a file of either.

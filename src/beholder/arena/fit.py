@@ -96,6 +96,8 @@ class _BoardBuilder:
         size = len(votes.models)
         if size < 2:
             raise UsageError(f"All votes are on {votes.models[0] if size else 'no model'!r}; a board needs two models.")
+        if options.position and votes.derived:
+            raise UsageError("Votes derived from scores have no position: nobody was shown one of two outputs first.")
         self.votes, self.options, self.size = votes, options, size
         self.names = votes.models
         turned = np.zeros(len(votes), np.bool_) if options.position else votes.first > votes.second
@@ -297,7 +299,7 @@ class _BoardBuilder:
         components = _split(_connect(self.reach), self.names)
         if len(components) > 1:
             listed = "; ".join(join_names(names) for names in components)
-            yield f"The votes do not connect all models ({listed}): ratings of different groups cannot be compared."
+            yield f"The votes do not connect all models ({listed}): ratings of different sets cannot be compared."
         one_way = [self._explain_one_way(self.mutual[at]) for at in range(self.size) if not self.design.is_fixed[at]]
         yield from dict.fromkeys(sentence for sentence in one_way if sentence)
         if not self.counts[0, :, :TIE].any():
@@ -311,7 +313,7 @@ class _BoardBuilder:
         elif drawn.with_prior.any():
             used = f"{int(drawn.with_prior.sum()):,} of {len(drawn.with_prior):,} draws"
             yield (
-                f"In {used} a model never lost or never won; a prior with a standard deviation of "
+                f"In {used} a model has no vote, never lost or never won; a prior with a standard deviation of "
                 f"{PRIOR_POINTS:.0f} points keeps its rating finite there."
             )
         if self.design.fixed is not None:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,8 @@ from beholder.statistics.bootstrap import EQUALITY_TOLERANCE
 from beholder.statistics.data import MAX_LISTED_PROBLEMS, SOURCE_GROUP, Floats, Ints
 
 Codes: TypeAlias = npt.NDArray[np.int32]
-VoteSource: TypeAlias = str | os.PathLike[str] | Iterable[Mapping[str, object]]
-"""A CSV, TSV or JSONL file, or an iterable of mappings with the same names."""
+VoteSource: TypeAlias = str | os.PathLike[str] | Iterable[object]
+"""A CSV, TSV or JSONL file; a Polars or pandas frame, or an iterable of mappings, with the same names."""
 
 GROUP_COLUMNS = (SOURCE_GROUP, "prompt", "case", "id")  # the first that the votes have says what belongs together
 WINNERS = ("model_a", "model_b", "tie", "both_bad")
@@ -120,7 +120,7 @@ def read_votes(source: VoteSource, *, group: str | None = None, same_model: bool
     case, with the outputs in the same order, counts once; two that contradict each other are an error.
 
     Args:
-        source: A CSV, TSV or JSONL file, or an iterable of mappings.
+        source: A CSV, TSV or JSONL file; a frame, or an iterable of mappings.
         group: The column that says what belongs together; else the first of `source`, `prompt`, `case`, `id` there is.
         same_model: Also take votes on two outputs of one model, and votes that do not name models, as agreement
             between judges can be computed on them.
@@ -231,7 +231,9 @@ class _VoteReader:
 
     def _rows(self) -> Iterator[tuple[int, Mapping[str, str]]]:
         if not isinstance(self._source, str | os.PathLike):
-            for number, record in enumerate(self._source, start=1):
+            for number, record in enumerate(_iter_records(self._source), start=1):
+                if not isinstance(record, Mapping):
+                    raise UsageError(f"Votes are a file, a frame or mappings, not {type(record).__name__} objects.")
                 yield number, {str(name): _to_text(value) for name, value in record.items()}
             return
         path = Path(self._source)
@@ -447,8 +449,19 @@ def _suggest(name: str, names: Sequence[str]) -> str:
     return f" did you mean {close[0]!r}?" if close else ""
 
 
+def _iter_records(source: Any) -> Iterable[object]:
+    """Return the rows of a Polars or pandas frame as mappings; other iterables as they are."""
+    if hasattr(source, "iter_rows"):
+        return cast("Iterable[object]", source.iter_rows(named=True))
+    if hasattr(source, "to_dict") and hasattr(source, "columns"):
+        return cast("Iterable[object]", source.to_dict("records"))
+    if not isinstance(source, Iterable):
+        raise UsageError(f"Votes are a file, a frame or mappings, not {type(source).__name__}.")
+    return source
+
+
 def _to_text(value: object) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None or value != value else str(value)  # nan: what pandas has for nothing
 
 
 def _count(number: int, thing: str) -> str:
