@@ -53,8 +53,8 @@ def test_without_ties_as_evalica_and_choix(seed: int) -> None:
     theirs = choix.opt_pairwise(SIZE, won, alpha=0, method="Newton-CG", tol=1e-12)
     assert ours == pytest.approx(theirs - theirs.mean(), abs=1e-6)
     winners = [evalica.Winner.X if outcome == 0 else evalica.Winner.Y for outcome in votes[2]]
-    names = [[NAMES[model] for model in column] for column in votes[:2]]
-    scores = evalica.bradley_terry(*names, winners, tolerance=1e-13, limit=100_000).scores
+    first, second = ([NAMES[model] for model in column] for column in votes[:2])
+    scores = evalica.bradley_terry(first, second, winners, tolerance=1e-13, limit=100_000).scores
     logs = np.log([scores[name] for name in NAMES])
     assert ours == pytest.approx(logs - logs.mean(), abs=1e-6)
 

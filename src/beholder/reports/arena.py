@@ -98,7 +98,7 @@ def _describe_judge(judge: VoteAgreement) -> list[str]:
 def confusion_table(judge: VoteAgreement) -> tuple[Sequence[str], list[Sequence[str]]]:
     """Return headers and rows of a judge's confusion table: what most people voted by what the judge voted."""
     headers = ("people \\ judge", *(name.replace("_", " ") for name in judge.confusion))
-    rows = [
+    rows: list[Sequence[str]] = [
         (name.replace("_", " "), *(f"{count:,}" for count in counts.values()))
         for name, counts in judge.confusion.items()
     ]
