@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from beholder.api.arena import agree_arena, derive_votes, fit_arena, read_votes
     from beholder.api.async_session import AsyncSession
     from beholder.api.calibration import CalibrationResult, Estimate, calibrate, estimate
     from beholder.api.checks import Check, CheckList, Measurements, doctor, measure
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from beholder.api.score import ScoreResult, ScoreSummary, export_ratings, import_ratings, score
     from beholder.api.session import Session
     from beholder.api.statistics import Agreement, History, agree, compare, history
+    from beholder.arena.agreement import ArenaAgreement, RaterAgreement, VoteAgreement
+    from beholder.arena.leaderboard import Leaderboard, ModelRating, PairRating
+    from beholder.arena.votes import Votes
     from beholder.cases.case import Case
     from beholder.demo.suite import build_demo
     from beholder.errors import (
@@ -177,12 +181,24 @@ _HOMES = {
     "TranscriptTurn": "verdicts.answer",
     "add_observer": "providers.base",
     "remove_observer": "providers.base",
+    "ArenaAgreement": "arena.agreement",
+    "RaterAgreement": "arena.agreement",
+    "VoteAgreement": "arena.agreement",
+    "Leaderboard": "arena.leaderboard",
+    "ModelRating": "arena.leaderboard",
+    "PairRating": "arena.leaderboard",
+    "Votes": "arena.votes",
+    "agree_arena": "api.arena",
+    "derive_votes": "api.arena",
+    "fit_arena": "api.arena",
+    "read_votes": "api.arena",
 }
 
 __all__ = [
     "Agreement",
     "Answer",
     "AnswerError",
+    "ArenaAgreement",
     "AspectEstimate",
     "AsyncSession",
     "BeholderError",
@@ -214,16 +230,20 @@ __all__ = [
     "JudgePlan",
     "JudgedCase",
     "Jury",
+    "Leaderboard",
     "Ledger",
     "LedgerError",
     "LedgerGone",
     "Measurement",
     "Measurements",
+    "ModelRating",
     "Options",
     "Outcome",
     "OverBudget",
+    "PairRating",
     "Plan",
     "Problem",
+    "RaterAgreement",
     "RatingsImport",
     "ReportCard",
     "Rubric",
@@ -249,17 +269,22 @@ __all__ = [
     "Usage",
     "UsageError",
     "Verdict",
+    "VoteAgreement",
+    "Votes",
     "Waiting",
     "add_observer",
     "agree",
+    "agree_arena",
     "build_demo",
     "calibrate",
     "check_rubric",
     "collect",
     "compare",
+    "derive_votes",
     "doctor",
     "estimate",
     "export_ratings",
+    "fit_arena",
     "history",
     "import_ratings",
     "init",
@@ -276,6 +301,7 @@ __all__ = [
     "new_rubric",
     "plan",
     "qualify",
+    "read_votes",
     "remove_observer",
     "run",
     "score",

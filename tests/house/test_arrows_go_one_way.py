@@ -17,7 +17,7 @@ BELOW_CASES = {"errors", "plugins", "images"}
 BELOW_VERDICTS = BELOW_CASES | {"cases", "rubrics"}
 BELOW_JUDGES = BELOW_VERDICTS | {"verdicts", "providers", "instruments"}
 BELOW_STATISTICS = BELOW_JUDGES | {"judges", "ledger", "runs"}
-BELOW_REPORTS = BELOW_STATISTICS | {"statistics", "demo", "exam", "reviews"}
+BELOW_REPORTS = BELOW_STATISTICS | {"statistics", "demo", "exam", "arena", "reviews"}
 ALLOWED = {
     "errors": set(),
     "plugins": set(),
@@ -34,6 +34,7 @@ ALLOWED = {
     "statistics": BELOW_STATISTICS,
     "demo": BELOW_STATISTICS,
     "exam": BELOW_STATISTICS | {"statistics", "demo"},
+    "arena": BELOW_STATISTICS | {"statistics", "demo"},
     "reviews": BELOW_STATISTICS | {"statistics", "demo"},
     "reports": BELOW_REPORTS,
     "api": BELOW_REPORTS | {"reports"},
@@ -43,6 +44,8 @@ ALLOWED = {
 # Imports that the table does not allow, each with its reason.
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("verdicts/verdict.py", "reports"): "_repr_html_ and card: a verdict is shown as a card",
+    ("arena/leaderboard.py", "reports"): "_repr_html_: a notebook shows a board as a table",
+    ("arena/agreement.py", "reports"): "_repr_html_: a notebook shows an agreement as tables",
     ("runs/plan.py", "reports"): "_repr_html_: a notebook shows a plan as a table",
     (
         "statistics/comparison.py",

@@ -55,8 +55,12 @@ PARTS_OF_RESULTS = [
     *("CaseImage", "CheckList", "Coverage", "CriterionResult", "Jury", "Problem", "RunRecord", "SentImage"),
     *("Transcript", "TranscriptTurn"),
 ]
+ARENA = [
+    *("ArenaAgreement", "Leaderboard", "ModelRating", "PairRating", "RaterAgreement", "VoteAgreement", "Votes"),
+    *("agree_arena", "derive_votes", "fit_arena", "read_votes"),
+]
 OBSERVERS = ["CallObserver", "JudgeCall", "add_observer", "remove_observer"]
-NAMES = [*CLASSES, *ERRORS, *FILES, *FUNCTIONS, *RUNS, *STATISTICS, *PARTS_OF_RESULTS, *OBSERVERS]
+NAMES = [*CLASSES, *ERRORS, *FILES, *FUNCTIONS, *RUNS, *STATISTICS, *PARTS_OF_RESULTS, *ARENA, *OBSERVERS]
 
 
 def test_the_list_is_the_list() -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperCommand
 
-from beholder.cli import calibrate, checks, judge, rubrics, run, runs, show
+from beholder.cli import arena, calibrate, checks, judge, rubrics, run, runs, show
 from beholder.cli.judge import score
 from beholder.cli.rubrics import demo, styles_app
 from beholder.cli.run import collect, init, plan
@@ -49,6 +49,7 @@ app.command("compare")(compare)
 app.command("history")(history)
 app.command("calibrate")(calibrate.calibrate)
 app.command("estimate")(estimate)
+app.add_typer(arena.app, name="arena")
 app.command("qualify")(checks.qualify)
 app.command("doctor")(checks.doctor)
 app.add_typer(rubrics.app, name="rubrics")

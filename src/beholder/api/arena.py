@@ -1,0 +1,203 @@
+"""The arena in Python: `fit_arena` ranks models by votes, `agree_arena` sets judges' votes beside those of people."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from beholder.api.arguments import to_path
+from beholder.api.run import Run
+from beholder.api.statistics import RunLike, check_sampling, open_run
+from beholder.arena import votes as vote_files
+from beholder.arena.agreement import ArenaAgreement, agree_with_people
+from beholder.arena.fit import ArenaOptions, fit_votes
+from beholder.arena.leaderboard import Leaderboard
+from beholder.arena.votes import Votes, VoteSource
+from beholder.errors import UsageError
+from beholder.images.image import regular_file
+from beholder.ledger.ledger import LedgerLike
+from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
+from beholder.statistics.data import ColumnKind, Floats, Scores, select_group
+from beholder.statistics.pairs import load_compared_run
+
+Anchors: TypeAlias = Leaderboard | Mapping[str, float] | str | os.PathLike[str]
+"""Ratings that stay: of a board, by model, or a file: JSON of `arena fit --json`, or CSV with model and rating."""
+
+
+def read_votes(source: VoteSource, *, group: str | None = None) -> Votes:
+    """Read votes: rows of `model_a`, `model_b` and `winner` (`model_a`, `model_b`, `tie` or `both_bad`).
+
+    Optional columns are `case` (or `id`), `prompt` or `source` (what several cases share), `judge`, and `order` (`ab`,
+    or `ba` where model_b was shown first). A row without a winner is a call that failed, and is left out and counted.
+
+    Args:
+        source: A CSV, TSV or JSONL file; a Polars or pandas frame, or an iterable of mappings.
+        group: The column that says what belongs together; else the first of `source`, `prompt`, `case`, `id` there is.
+
+    Raises:
+        UsageError: The file cannot be read, a column is missing, or rows are invalid; ten of them are listed.
+    """
+    return vote_files.read_votes(source, group=group)
+
+
+def derive_votes(
+    runs: Sequence[RunLike], *, on: str | None = None, group: str | None = None, ledger: LedgerLike = None
+) -> Votes:
+    """Make votes from the scores of runs over the same cases: of each two runs the one with the higher score wins.
+
+    Args:
+        runs: Two runs or more, each of one model; the model gets the name of its run.
+        on: The score that decides, such as a criterion; else the overall score.
+        group: The group by which cases belong together; else `source`, if the cases have it.
+        ledger: The ledger of runs that are given by name; else `BEHOLDER_LEDGER`, else `beholder.db`.
+
+    Raises:
+        UsageError: There is no such run or column, or no case has a score of two runs.
+        LedgerError: The ledger cannot be read. It is never created.
+    """
+    if isinstance(runs, str | Run):
+        raise UsageError("runs is a list of two runs or more.")
+    loaded = []
+    for run in runs:
+        with open_run(run, ledger) as (opened, name):
+            loaded.append(load_compared_run(opened, name))
+    ids = [run.record.id for run in loaded]
+    twice = next((run for run in loaded if ids.count(run.record.id) > 1), None)
+    if twice is not None:
+        raise UsageError(f"The run {twice.record.name} ({twice.record.id}) is named twice; a model has one run.")
+    names = [run.record.name for run in loaded]
+    scores: dict[str, tuple[Sequence[str], Floats]] = {}
+    groups: dict[str, str] = {}
+    for compared in loaded:
+        name = compared.record.name if names.count(compared.record.name) == 1 else compared.record.id
+        cases = compared.scores.cases
+        scores[name] = cases, compared.scores.columns[_choose_column(compared.scores, on)].values
+        groups |= dict(zip(cases, select_group(compared.scores, group) or (), strict=False))
+    return vote_files.derive_votes(scores, groups, group or "source")
+
+
+def _choose_column(scores: Scores, on: str | None) -> str:
+    if on is not None and on in scores.columns:
+        return on
+    overall = [column.name for column in scores.columns.values() if column.kind is ColumnKind.OVERALL]
+    if on is None and len(overall) == 1:
+        return overall[0]
+    kinds = (ColumnKind.OVERALL, ColumnKind.CRITERION)
+    names = ", ".join(column.name for column in scores.columns.values() if column.kind in kinds) or "none"
+    if on is None:
+        why = "several overall scores" if overall else "no overall score"
+        raise UsageError(f"{scores.name} has {why}; say which score decides (--on or on=): {names}.")
+    raise UsageError(f"{scores.name} has no score {on!r}; there are: {names}.")
+
+
+def fit_arena(
+    votes: Votes | VoteSource | None = None,
+    *,
+    runs: Sequence[RunLike] = (),
+    on: str | None = None,
+    anchor: Anchors | None = None,
+    group: str | None = None,
+    position: bool = False,
+    seed: int = DEFAULT_SEED,
+    draws: int = DEFAULT_DRAWS,
+    ledger: LedgerLike = None,
+) -> Leaderboard:
+    """Rank models by votes: Bradley–Terry with ties (Davidson), intervals by bootstrap over groups.
+
+        fit_arena("votes.csv").gate("candidate > baseline").status
+
+    Args:
+        votes: The votes: a file, a frame or mappings (see `read_votes`), or what `read_votes` returned.
+        runs: In place of votes: runs of one model each over the same cases, whose scores decide (see `derive_votes`).
+        on: The score of runs that decides; else the overall score.
+        anchor: Ratings that stay as they are: an earlier board, ratings by model, or a file of either.
+        group: The column or group by which votes belong together; else `source`, `prompt` or `case`.
+        position: Also fit the advantage of being shown first.
+        seed: Random seed.
+        draws: Number of bootstrap samples.
+        ledger: The ledger of runs that are given by name; else `BEHOLDER_LEDGER`, else `beholder.db`.
+
+    Raises:
+        UsageError: Votes are invalid, or there are fewer than two models.
+        LedgerError: The ledger cannot be read. It is never created.
+    """
+    check_sampling(seed, draws)
+    if (votes is None) == (not runs):
+        raise UsageError("Name a file of votes, or runs whose scores are compared (--runs or runs=): one of the two.")
+    if votes is None:
+        votes = derive_votes(runs, on=on, group=group, ledger=ledger)
+    elif on is not None or ledger is not None:
+        raise UsageError("A score (--on or on=) and a ledger belong to runs, and votes are given.")
+    elif not isinstance(votes, Votes):
+        votes = read_votes(votes, group=group)
+    elif group is not None and group != votes.group_name:
+        raise UsageError(f"These votes were read with the group {votes.group_name!r}; read them with group={group!r}.")
+    anchors = {} if anchor is None else _load_anchors(anchor)
+    return fit_votes(votes, ArenaOptions(position, anchors, draws, seed))
+
+
+def agree_arena(
+    votes: Votes | VoteSource,
+    *,
+    people: Votes | VoteSource | None = None,
+    group: str | None = None,
+    seed: int = DEFAULT_SEED,
+    draws: int = DEFAULT_DRAWS,
+) -> ArenaAgreement:
+    """Say how far judges vote as people do on the same pairs, and how far people agree among themselves.
+
+    Votes are matched by `case` (or `id`) and models, in whichever order these were shown; models need not be named.
+
+    Args:
+        votes: The votes of judges; `judge` tells several apart.
+        people: The votes of people; without them the voters of `votes` are compared among themselves.
+        group: The column by which cases belong together; else `source`, `prompt` or `case`.
+        seed: Random seed.
+        draws: Number of bootstrap samples.
+
+    Raises:
+        UsageError: Votes are invalid or have no case, or no pair has votes of both sides.
+    """
+    check_sampling(seed, draws)
+    read = [
+        given
+        if given is None or isinstance(given, Votes)
+        else vote_files.read_votes(given, group=group, same_model=True)
+        for given in (votes, people)
+    ]
+    judged, reference = read
+    assert judged is not None
+    return agree_with_people(judged, reference, draw_count=draws, seed=seed)
+
+
+def _load_anchors(anchor: Anchors) -> dict[str, float]:
+    """Return ratings by model; raise `UsageError` for what is no rating."""
+    if isinstance(anchor, Leaderboard):
+        return {row.model: row.rating.value for row in anchor.ratings if row.rating.value is not None}
+    found = dict(anchor) if isinstance(anchor, Mapping) else _read_anchors(to_path("anchor", anchor))
+    for model, rating in found.items():
+        if not isinstance(rating, int | float) or isinstance(rating, bool) or not math.isfinite(rating):
+            raise UsageError(f"The anchor of {model!r} is a rating, such as 1000, not {rating!r}.")
+    if not found:
+        raise UsageError("There is no rating to anchor the board by.")
+    return {str(model): float(rating) for model, rating in found.items()}
+
+
+def _read_anchors(path: Path) -> dict[str, float]:
+    wanted = "JSON of `beholder arena fit --json`, or a CSV file with the columns model and rating"
+    try:
+        text = regular_file(path).read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise UsageError(f"The anchors {str(path)!r} cannot be read: {reason}.") from None
+    try:
+        if text.lstrip().startswith("{"):
+            return {str(row["model"]): float(row["rating"]["value"]) for row in json.loads(text)["ratings"]}
+        return {row["model"].strip(): float(row["rating"]) for row in csv.DictReader(text.splitlines())}
+    except (KeyError, TypeError, ValueError, AttributeError, csv.Error, RecursionError):
+        raise UsageError(f"The anchors {str(path)!r} cannot be read: they are {wanted}.") from None

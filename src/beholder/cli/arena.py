@@ -1,0 +1,154 @@
+"""`beholder arena`: rank models by votes (`fit`), and set the votes of judges beside those of people (`agree`)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beholder.cli.options import DrawsOption, JsonOption, LedgerOption, SeedOption
+from beholder.errors import UsageError
+from beholder.reports.text import print_text, printable
+from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
+
+if TYPE_CHECKING:
+    from beholder.arena.agreement import ArenaAgreement
+    from beholder.arena.leaderboard import Leaderboard
+    from beholder.statistics.gate import Gate
+
+app = typer.Typer(help="Rank models by votes on which of two outputs is better.", no_args_is_help=True)
+
+VoteGroupOption = Annotated[
+    str | None,
+    typer.Option("--group", help="The column of what belongs together; else source, prompt or case."),
+]
+
+
+@app.command("fit")
+def fit(
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[VOTES]",
+            help="Votes: CSV or JSONL with model_a, model_b, winner (or tie, both_bad); with --runs: two runs or more.",
+            show_default=False,
+        ),
+    ] = None,
+    runs: Annotated[
+        bool, typer.Option("--runs", help="The arguments are runs, one for each model: their scores are compared.")
+    ] = False,
+    on: Annotated[
+        str | None, typer.Option(help="Of runs: the score that decides; else the overall score.", show_default=False)
+    ] = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(help="Ratings that stay: JSON of an earlier fit, or CSV with model, rating.", show_default=False),
+    ] = None,
+    group: VoteGroupOption = None,
+    position: Annotated[bool, typer.Option("--position", help="Also fit the advantage of being shown first.")] = False,
+    fail_unless: Annotated[
+        list[str] | None,
+        typer.Option(help='Exit code 1 unless this holds: "candidate > baseline".', show_default=False),
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write the votes as CSV, as the public boards have them.", show_default=False)
+    ] = None,
+    seed: SeedOption = DEFAULT_SEED,
+    draws: DrawsOption = DEFAULT_DRAWS,
+    address: LedgerOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Rank models by votes: Bradley–Terry with ties, intervals by bootstrap over photographs.
+
+    Exit codes: 0; 1 a model is not better as --fail-unless wants it; 2 wrong use; 4 that cannot be told.
+    """
+    from beholder.api.arena import derive_votes, fit_arena, read_votes
+    from beholder.api.files import atomic_write, check_output
+
+    names = given or []
+    if not runs and len(names) != 1:
+        raise UsageError("Name one file of votes; or several runs, with --runs.")
+    if not runs and (on is not None or address is not None):
+        raise UsageError("--on and --ledger belong to runs (--runs), and a file of votes is given.")
+    if csv is not None:
+        check_output(csv)
+    votes = derive_votes(names, on=on, group=group, ledger=address) if runs else read_votes(names[0], group=group)
+    board = fit_arena(votes, anchor=anchor, position=position, seed=seed, draws=draws)
+    gate = board.gate(*fail_unless) if fail_unless else None
+    if csv is not None:
+        with atomic_write(csv) as file:
+            file.write(votes.to_csv().encode("utf-8", "backslashreplace"))
+    if json_:
+        print_text(json.dumps(board.to_dict() | ({} if gate is None else {"gate": gate.to_dict()})))
+    else:
+        _print_board(board)
+    if gate is not None:
+        _exit_by_gate(gate)
+
+
+def _print_board(board: Leaderboard) -> None:
+    from beholder.reports.arena import LEADERBOARD_HEADERS, leaderboard_rows, leaderboard_sentences, leaderboard_title
+    from beholder.reports.text import numbers_table, print_table
+
+    print_text(printable(leaderboard_title(board)))
+    table = numbers_table(LEADERBOARD_HEADERS, leaderboard_rows(board))
+    table.columns[1].justify = "left"
+    print_table(table)
+    print_text("")
+    for sentence in leaderboard_sentences(board):
+        print_text(printable(sentence))
+
+
+def _exit_by_gate(gate: Gate) -> None:
+    from beholder.cli import EXIT_THRESHOLD, EXIT_UNDECIDED
+
+    for sentence in gate.sentences():
+        print_text(f"beholder: {printable(sentence)}", error=True)
+    if gate.status != "passed":
+        raise typer.Exit(EXIT_THRESHOLD if gate.status == "failed" else EXIT_UNDECIDED)
+
+
+@app.command("agree")
+def agree(
+    votes: Annotated[
+        Path,
+        typer.Argument(
+            metavar="VOTES", help="Votes of judges: CSV or JSONL with case, winner, and model_a, model_b, judge."
+        ),
+    ],
+    people: Annotated[
+        Path | None,
+        typer.Option(
+            help="Votes of people on the same cases; without it the voters are compared among themselves.",
+            show_default=False,
+        ),
+    ] = None,
+    group: VoteGroupOption = None,
+    full: Annotated[bool, typer.Option("--full", help="Also the confusion table of each judge.")] = False,
+    seed: SeedOption = DEFAULT_SEED,
+    draws: DrawsOption = DEFAULT_DRAWS,
+    json_: JsonOption = False,
+) -> None:
+    """Say how far judges vote as people do on the same pairs, and whether they lean to what they are shown first."""
+    from beholder.api.arena import agree_arena
+
+    agreement = agree_arena(votes, people=people, group=group, seed=seed, draws=draws)
+    if json_:
+        print_text(json.dumps(agreement.to_dict()))
+    else:
+        _print_agreement(agreement, full=full)
+
+
+def _print_agreement(agreement: ArenaAgreement, *, full: bool) -> None:
+    from beholder.reports.arena import AGREEMENT_HEADERS, agreement_rows, agreement_sentences, confusion_table
+    from beholder.reports.text import numbers_table, print_table
+
+    print_table(numbers_table(AGREEMENT_HEADERS, agreement_rows(agreement)))
+    for judge in agreement.judges if full else ():
+        print_text(printable(f"\n{judge.judge}", lines=True))
+        print_table(numbers_table(*confusion_table(judge)))
+    print_text("")
+    for sentence in agreement_sentences(agreement):
+        print_text(printable(sentence))

@@ -1,0 +1,127 @@
+"""Tables of `beholder arena fit` and `arena agree`, for the terminal and for a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from beholder.arena.agreement import ArenaAgreement, VoteAgreement
+from beholder.arena.leaderboard import Leaderboard, ModelRating
+from beholder.reports.charts import html_result, html_sentences, html_table
+from beholder.reports.text import format_interval, format_number
+from beholder.statistics.bootstrap import Interval
+
+LEADERBOARD_HEADERS = ("rank", "model", "rating", "votes", "win rate", "both bad")
+AGREEMENT_HEADERS = ("judge", "pairs", "same vote", "where both decide", "κ", "leans to the first")
+
+
+def leaderboard_rows(board: Leaderboard) -> list[Sequence[str]]:
+    """Return a row for each model, under `LEADERBOARD_HEADERS`."""
+    return [
+        (
+            _format_rank(row),
+            row.model + (" (anchored)" if row.anchored else ""),
+            format_interval(row.rating, 0),
+            f"{row.votes:,}",
+            _format_share(row.win_rate.value),
+            _format_share(row.both_bad_rate.value),
+        )
+        for row in board.ratings
+    ]
+
+
+def leaderboard_title(board: Leaderboard) -> str:
+    """Return what the board was made of: `699 votes on 5 models, 212 groups by prompt`."""
+    groups = f", {board.groups:,} groups by {board.group}" if board.group else ""
+    derived = ", derived from scores" if board.derived else ""
+    return f"{board.votes:,} votes on {len(board.ratings)} models{groups}{derived}"
+
+
+def leaderboard_sentences(board: Leaderboard) -> list[str]:
+    """Return the sentences below a board: ties, the position, what cannot be told, and how intervals were computed."""
+    sentences = []
+    if board.position is not None:
+        sentences.append(f"Shown first is worth {_format_points(board.position)}.")
+    return [*sentences, *board.notes, board.interval_note]
+
+
+def leaderboard_html(board: Leaderboard) -> Markup:
+    """Return a board for a notebook: its table and sentences."""
+    table = html_table(LEADERBOARD_HEADERS, leaderboard_rows(board))
+    return html_result(leaderboard_title(board), [table, html_sentences(leaderboard_sentences(board))])
+
+
+def agreement_rows(agreement: ArenaAgreement) -> list[Sequence[str]]:
+    """Return a row for each judge, and one for two people, under `AGREEMENT_HEADERS`."""
+    rows: list[Sequence[str]] = [
+        (
+            judge.judge,
+            f"{judge.pairs:,}",
+            format_interval(judge.accuracy, 2),
+            format_interval(judge.accuracy_decided, 2),
+            format_interval(judge.kappa, 2),
+            format_interval(judge.lean, 2),
+        )
+        for judge in agreement.judges
+    ]
+    people = agreement.people
+    if people is not None:
+        same = (format_interval(people.same, 2), format_interval(people.same_decided, 2))
+        rows.append(("two people", f"{people.pairs:,}", *same, f"α {format_interval(people.alpha, 2)}", ""))
+    return rows
+
+
+def agreement_sentences(agreement: ArenaAgreement) -> list[str]:
+    """Return what the table does not say: rows without a vote, pairs without a majority, the ceiling."""
+    sentences = [sentence for judge in agreement.judges for sentence in _describe_judge(judge)]
+    return [*sentences, *agreement.notes, agreement.interval_note]
+
+
+def _describe_judge(judge: VoteAgreement) -> list[str]:
+    sentences = []
+    if judge.unanswered:
+        sentences.append(f"{judge.judge} has no vote in {judge.unanswered:,} rows, which count nowhere else.")
+    if judge.without_majority:
+        sentences.append(
+            f"{judge.judge}: people have no majority on {judge.without_majority:,} pairs, which count for single votes "
+            "only."
+        )
+    if judge.less_rater.value is not None:
+        sentences.append(
+            f"{judge.judge} gives the vote of a single person in {format_interval(judge.one_rater, 2)}; less how often "
+            f"two people agree: {format_interval(judge.less_rater, 2)}."
+        )
+    return sentences
+
+
+def confusion_table(judge: VoteAgreement) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Return headers and rows of a judge's confusion table: what most people voted by what the judge voted."""
+    headers = ("people \\ judge", *(name.replace("_", " ") for name in judge.confusion))
+    rows: list[Sequence[str]] = [
+        (name.replace("_", " "), *(f"{count:,}" for count in counts.values()))
+        for name, counts in judge.confusion.items()
+    ]
+    return headers, rows
+
+
+def arena_agreement_html(agreement: ArenaAgreement) -> Markup:
+    """Return the agreement of judges and people for a notebook: the table, confusion tables and sentences."""
+    parts = [html_table(AGREEMENT_HEADERS, agreement_rows(agreement))]
+    for judge in agreement.judges:
+        if judge.pairs:
+            parts += [html_sentences([judge.judge]), html_table(*confusion_table(judge))]
+    return html_result("Votes of judges and of people", [*parts, html_sentences(agreement_sentences(agreement))])
+
+
+def _format_rank(row: ModelRating) -> str:
+    best, worst = row.rank
+    return str(best) if best == worst else f"{best}–{worst}"
+
+
+def _format_share(share: float | None) -> str:
+    return "–" if share is None else f"{format_number(100 * share, 0)}%"
+
+
+def _format_points(points: Interval) -> str:
+    return f"{format_interval(points, 0)} points"

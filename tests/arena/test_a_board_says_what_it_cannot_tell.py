@@ -1,0 +1,157 @@
+"""A board gives ranks and intervals where votes can tell, and a sentence where they cannot; a gate is green by no
+accident."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import beholder
+from beholder.errors import UsageError
+
+Row = dict[str, object]
+
+
+def votes(one: str, other: str, wins: int, losses: int, ties: int = 0, *, prompt: str = "p") -> list[Row]:
+    """So many votes on two models, each on a prompt of its own."""
+    words = ["model_a"] * wins + ["model_b"] * losses + ["tie"] * ties
+    return [
+        {"model_a": one, "model_b": other, "winner": word, "prompt": f"{prompt}-{one}{other}-{number}"}
+        for number, word in enumerate(words)
+    ]
+
+
+def test_a_clear_order_has_clear_ranks() -> None:
+    board = beholder.fit_arena(
+        votes("a", "b", 150, 50) + votes("b", "c", 150, 50) + votes("a", "c", 180, 20), draws=400
+    )
+    assert [(row.model, row.rank) for row in board.ratings] == [("a", (1, 1)), ("b", (2, 2)), ("c", (3, 3))]
+    assert np.mean([row.rating.value or 0 for row in board.ratings]) == pytest.approx(1000)
+    assert board.gate("a > b").status == "passed"
+    assert board.gate("c > a").status == "failed"
+    assert board.gate("a > b", "c > b").status == "failed"
+    assert board.notes == ()
+    assert repr(board).startswith("<Leaderboard of 600 votes: a 1")
+
+
+def test_equal_models_share_their_ranks_and_leave_a_gate_undecided() -> None:
+    board = beholder.fit_arena(votes("a", "b", 31, 29, 10), draws=400)
+    assert {row.rank for row in board.ratings} == {(1, 2)}
+    gate = board.gate("a > b")
+    assert gate.status == "undecided"
+    assert "Whether a is better than b cannot be told" in gate.sentences()[0]
+    with pytest.raises(UsageError):
+        bool(gate)
+
+
+def test_votes_on_one_photograph_are_one_piece_of_evidence() -> None:
+    """Sixty votes on two photographs decide nothing; on sixty they do."""
+    alone = votes("a", "b", 45, 15)
+    shared = [row | {"prompt": f"p{at % 2}"} for at, row in enumerate(alone)]
+    assert beholder.fit_arena(alone, draws=400).gate("a > b").status == "passed"
+    board = beholder.fit_arena(shared, draws=400)
+    assert board.groups == 2
+    assert board.gate("a > b").status == "undecided"
+    assert board["a"].rating.why == "no interval: 2 groups of votes cannot tell; it takes 6"
+
+
+def test_a_model_that_never_lost_has_a_prior_and_no_interval() -> None:
+    board = beholder.fit_arena(votes("a", "b", 20, 0) + votes("b", "c", 12, 8) + votes("a", "c", 20, 0), draws=200)
+    text = " ".join(board.notes)
+    assert "The model a never lost or tied: how much better is not known." in text
+    assert "a prior was used: normal around 1000 with a standard deviation of 400 points" in text
+    assert board["a"].rating.why == "no interval: it never lost"
+    assert np.isfinite(board["a"].rating.value or np.nan)
+    assert board["a"].rank == (1, 1)
+    assert board.gate("a > b").status == "passed"
+
+
+def test_three_wins_of_three_decide_nothing() -> None:
+    board = beholder.fit_arena(votes("a", "b", 3, 0), draws=200)
+    assert {row.rank for row in board.ratings} == {(1, 2)}
+    assert board.gate("a > b").status == "undecided"
+
+
+def test_models_that_votes_do_not_connect_are_not_compared() -> None:
+    board = beholder.fit_arena(votes("a", "b", 30, 10) + votes("c", "d", 30, 10), draws=200)
+    assert any("do not connect all models (a, b; c, d)" in note for note in board.notes)
+    assert board.gate("a > d").status == "undecided"
+    assert board.gate("a > b").status == "passed"
+    assert board.compare("a", "c").difference.why == "no interval: votes do not connect the two"
+
+
+def test_a_model_with_one_vote_is_named() -> None:
+    board = beholder.fit_arena(votes("a", "b", 30, 20) + votes("a", "new", 0, 1), draws=200)
+    assert "new: 1 vote, which tells next to nothing." in board.notes
+    assert board["new"].rank == (1, 3)
+    assert board["new"].rating.low is None
+
+
+def test_only_ties_make_equal_models() -> None:
+    board = beholder.fit_arena(votes("a", "b", 0, 0, 12), draws=200)
+    assert [row.rating.value for row in board.ratings] == pytest.approx([1000, 1000])
+    assert "No vote has a winner, so that all models are equal." in board.notes
+
+
+def test_a_lean_to_the_first_is_found_and_does_not_count_for_a_model() -> None:
+    """`a` is mostly shown first, where 70 % of votes go: with the position fitted the two are equal."""
+    rows = votes("a", "b", 140, 60) + votes("b", "a", 28, 12)
+    plain, fitted = beholder.fit_arena(rows, draws=400), beholder.fit_arena(rows, position=True, draws=400)
+    assert plain.gate("a > b").status == "passed"
+    assert fitted.gate("a > b").status == "undecided"
+    assert fitted.compare("a", "b").difference.value == pytest.approx(0, abs=1)
+    assert fitted.position is not None
+    assert fitted.position.value == pytest.approx(400 * np.log10(7 / 3), abs=1)
+    assert fitted.position.excludes_zero
+
+
+def test_the_same_seed_gives_the_same_board() -> None:
+    rows = votes("a", "b", 30, 20, 5)
+    assert (
+        beholder.fit_arena(rows, seed=4, draws=200).to_dict() == beholder.fit_arena(rows, seed=4, draws=200).to_dict()
+    )
+
+
+def test_a_notebook_shows_the_board_and_names_cannot_break_it() -> None:
+    board = beholder.fit_arena(votes("<b>a</b>", "b", 30, 20), draws=200)
+    html = board._repr_html_()
+    assert "<table>" in html
+    assert "&lt;b&gt;a&lt;/b&gt;" in html
+    assert "<b>a</b>" not in html
+
+
+@pytest.mark.parametrize(
+    ("condition", "sentence"),
+    [
+        ("a >= b", "is written"),
+        ("a < b", "is written"),
+        ("a > ", "is written"),
+        ("a > bb", "No model 'bb' is on the board; did you mean 'b'?"),
+        ("a > a", "both of these are 'a'"),
+    ],
+)
+def test_a_wrong_condition_is_one_sentence(condition: str, sentence: str) -> None:
+    board = beholder.fit_arena(votes("a", "b", 30, 20), draws=200)
+    with pytest.raises(UsageError, match=sentence.replace("?", r"\?")):
+        board.gate(condition)
+
+
+def test_a_name_may_hold_the_sign_of_a_condition() -> None:
+    board = beholder.fit_arena(votes("v1>v2", "base", 90, 10), draws=200)
+    assert board.gate("v1>v2 > base").status == "passed"
+
+
+def test_wrong_use_is_one_sentence() -> None:
+    rows = votes("a", "b", 30, 20)
+    with pytest.raises(UsageError, match="one of the two"):
+        beholder.fit_arena()
+    with pytest.raises(UsageError, match="one of the two"):
+        beholder.fit_arena(rows, runs=["x", "y"])
+    with pytest.raises(UsageError, match="All models of the votes are anchored"):
+        beholder.fit_arena(rows, anchor={"a": 1000, "b": 900})
+    with pytest.raises(UsageError, match="The anchor of 'a' is a rating"):
+        beholder.fit_arena(rows, anchor={"a": float("nan")})
+    with pytest.raises(UsageError, match="draws is a whole number"):
+        beholder.fit_arena(rows, draws=3)
+    with pytest.raises(UsageError, match="read with the group 'prompt'"):
+        beholder.fit_arena(beholder.read_votes(rows), group="case")
