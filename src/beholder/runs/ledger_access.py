@@ -368,6 +368,8 @@ class CallCoalescer(Generic[A, R]):
     async def call(self, argument: A) -> R:
         if self._sending is None:
             self._sending = asyncio.create_task(self._send_soon())
+            # All that wait for it may be canceled: then nobody is interested in its error either.
+            self._sending.add_done_callback(lambda sent: sent.cancelled() or sent.exception())
         place = len(self._arguments)
         self._arguments.append(argument)
         # Shielded: a task that is canceled must not cancel the call of all others.
