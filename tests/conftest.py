@@ -10,11 +10,13 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 from uuid import uuid4
 
 import pytest
+import typer.main
 from hypothesis import HealthCheck, settings
 from support import postgres as postgres_support
 
@@ -121,6 +123,9 @@ _SLOW_FILES = {
     "test_workers_on_ray_keep_to_what_a_run_may_use.py",
     "test_workers_share_a_run.py",
 }
+
+# typer builds all thirty commands for each call of the app: once for a process of ours, and here some thousand times.
+typer.main.get_command = cache(typer.main.get_command)
 
 _tried: list[str] = []
 

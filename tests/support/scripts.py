@@ -25,6 +25,10 @@ signal.signal(signal.SIGINT, _notice)
 def interrupt(process: subprocess.Popen[str], folder: Path) -> None:
     """Send Ctrl-C to a script that begins with `NOTICE_CTRL_C` and works in `folder`; wait until it has noticed."""
     process.send_signal(signal.SIGINT)
+    wait_until_noticed(folder)
+
+
+def wait_until_noticed(folder: Path) -> None:
     until = time.monotonic() + PATIENCE_S
     while not (folder / "noticed").exists():
         assert time.monotonic() < until
