@@ -43,6 +43,7 @@ _SLOW_FILES = {
     "test_a_crash_is_no_missed_threshold.py",
     "test_a_foreign_judge_is_brought_along.py",
     "test_a_plan_asks_nobody.py",
+    "test_a_judge_of_your_own_may_fail.py",
     "test_a_ledger_that_vanishes_stops_its_run.py",
     "test_a_report_is_one_harmless_file.py",
     "test_a_report_says_what_the_run_came_to.py",
