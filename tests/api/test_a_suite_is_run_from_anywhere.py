@@ -130,7 +130,7 @@ def test_ctrl_c_finishes_and_stores_the_calls_under_way(
 ) -> None:
     asked, go = held
     # A thread that nobody joins: the main thread waits at its end, and is interrupted there or before.
-    work = {"main": "run()", "worker": "threading.Thread(target=run).start()\nsys.stdin.readline()"}[where]
+    work = {"main": "run()", "worker": "threading.Thread(target=run).start()\nwait_for_ctrl_c()"}[where]
     process = run_script(BEGIN + work + "\n")
     assert asked.wait(PATIENCE_S)
     interrupt(process, tmp_path)
