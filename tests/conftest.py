@@ -11,11 +11,13 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 from uuid import uuid4
 
 import pytest
+import typer.main
 from hypothesis import HealthCheck, settings
 from support import postgres as postgres_support
 
@@ -42,6 +44,7 @@ _SLOW_FILES = {
     "test_a_crash_is_no_missed_threshold.py",
     "test_a_foreign_judge_is_brought_along.py",
     "test_a_plan_asks_nobody.py",
+    "test_a_judge_of_your_own_may_fail.py",
     "test_a_ledger_that_vanishes_stops_its_run.py",
     "test_a_report_is_one_harmless_file.py",
     "test_a_report_says_what_the_run_came_to.py",
@@ -122,6 +125,9 @@ _SLOW_FILES = {
     "test_workers_on_ray_keep_to_what_a_run_may_use.py",
     "test_workers_share_a_run.py",
 }
+
+# typer builds all thirty commands for each call of the app: once for a process of ours, and here some thousand times.
+typer.main.get_command = cache(typer.main.get_command)
 
 _tried: list[str] = []
 

@@ -82,13 +82,17 @@ def options(server: JudgeServer) -> dict[str, Any]:
 
 
 @pytest.fixture
-def run_script(tmp_path: Path, server: JudgeServer) -> Callable[..., subprocess.Popen[str]]:
-    """Starts a script as a user would: a file without a guard, in the test's folder. `URL` is the server's address."""
+def run_script(tmp_path: Path, server: JudgeServer) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a script as a user would: a file without a guard, in the test's folder. `URL` is the server's address.
+
+    One that is left over is killed, so that a test that failed breaks no other.
+    """
+    started: list[subprocess.Popen[str]] = []
 
     def run(text: str) -> subprocess.Popen[str]:
         script = tmp_path / "script.py"
         script.write_text(NOTICE_CTRL_C + text)
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, str(script)],
             cwd=tmp_path,
             env={**os.environ, "URL": server.openai_url},
@@ -97,5 +101,11 @@ def run_script(tmp_path: Path, server: JudgeServer) -> Callable[..., subprocess.
             stderr=subprocess.PIPE,
             text=True,
         )
+        started.append(process)
+        return process
 
-    return run
+    yield run
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()

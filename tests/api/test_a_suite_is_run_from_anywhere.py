@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.scripts import PATIENCE_S, ended, interrupt, run_in_notebook
+from support.scripts import PATIENCE_S, ended, interrupt, run_in_notebook, wait_until_noticed
 
 import beholder
 from beholder import (
@@ -129,7 +130,7 @@ def test_ctrl_c_finishes_and_stores_the_calls_under_way(
 ) -> None:
     asked, go = held
     # A thread that nobody joins: the main thread waits at its end, and is interrupted there or before.
-    work = {"main": "run()", "worker": "threading.Thread(target=run).start()\nsys.stdin.readline()"}[where]
+    work = {"main": "run()", "worker": "threading.Thread(target=run).start()\nwait_for_ctrl_c()"}[where]
     process = run_script(BEGIN + work + "\n")
     assert asked.wait(PATIENCE_S)
     interrupt(process, tmp_path)
@@ -144,6 +145,30 @@ def test_ctrl_c_finishes_and_stores_the_calls_under_way(
     assert len(server.received) == 4
     with Ledger.open() as ledger:
         assert ledger.check() == []
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals for single threads on this platform")
+def test_ctrl_c_is_noticed_though_the_system_tells_another_thread(
+    cases: list[Case], run_script: Start, held: tuple[threading.Event, threading.Event], tmp_path: Path
+) -> None:
+    """Nothing interrupts the wait of the main thread then, nor if the signal comes just before the wait begins."""
+    asked, go = held
+    listen = """
+def listen():
+    sys.stdin.readline()
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+threading.Thread(target=listen, daemon=True).start()
+run()
+"""
+    process = run_script(BEGIN + listen)
+    assert asked.wait(PATIENCE_S)
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    wait_until_noticed(tmp_path)
+    go.set()
+    assert "KeyboardInterrupt" in ended(process)[1]
+    assert Run.load().state == "interrupted"
 
 
 def test_the_main_thread_may_end_before_a_run_does(cases: list[Case], run_script: Start) -> None:

@@ -103,7 +103,7 @@ session = beholder.Session("openai:test", ledger="a.db", name="mine", concurrenc
 def work():
     {work}
 threading.Thread(target=work).start()
-sys.stdin.readline()
+wait_for_ctrl_c()
 """)
     assert asked.wait(PATIENCE_S)
     interrupt(process, tmp_path)

@@ -226,10 +226,13 @@ def test_a_wrong_value_never_ends_in_a_traceback(place: Path, carried_out: Carry
     visit(place)
 
 
-@pytest.mark.parametrize(("table", "column"), COLUMNS, ids=[".".join(names) for names in COLUMNS])
-def test_the_check_names_table_and_row(place: Path, table: str, column: str) -> None:
+def test_the_check_finds_nothing_wrong_where_nothing_is(place: Path) -> None:
     with Ledger.open(place) as ledger:
         assert ledger.check() == []
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS, ids=[".".join(names) for names in COLUMNS])
+def test_the_check_names_table_and_row(place: Path, table: str, column: str) -> None:
     with changing(place) as database:
         damage(database, table, [column])
     with Ledger.open(place) as ledger:

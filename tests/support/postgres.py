@@ -80,12 +80,14 @@ class Server:
 
     def database(self) -> str:
         """The URL of a new and empty database."""
+        self._start_if_stopped()
         name = f"db{next(self._numbers)}"
         self.sql(f"CREATE DATABASE {name}")
         return self.url(name)
 
     def schema(self) -> str:
         """The URL of a new and empty schema: as good as a database of its own, and made at once."""
+        self._start_if_stopped()
         name = f"schema{next(self._numbers)}"
         self.sql(f"CREATE SCHEMA {name}")
         return f"{self.url('postgres')}?options=-csearch_path%3D{name}"
@@ -100,6 +102,11 @@ class Server:
                 found = connection.execute(statement)
                 rows = found.fetchall() if found.description else []
         return rows
+
+    def _start_if_stopped(self) -> None:
+        """A test that stopped the server and failed breaks no other."""
+        if not (self.data / "postmaster.pid").exists():
+            self.start()
 
     def _do(self, program: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
         command = [str(self.programs / program), *arguments]

@@ -12,19 +12,27 @@ import nbclient
 import nbformat
 
 PATIENCE_S = 120
-# Ctrl-C also interrupts a script where the tests run in the background, whose processes ignore it.
+# Ctrl-C also interrupts a script where the tests run in the background, whose processes ignore it. A main thread that
+# has nothing to do wakes up often: one that waited for input slept on where the system told another thread.
 NOTICE_CTRL_C = """
-import pathlib, signal
+import pathlib, signal, time
 def _notice(number, frame):
     pathlib.Path("noticed").touch()
     signal.default_int_handler(number, frame)
 signal.signal(signal.SIGINT, _notice)
+def wait_for_ctrl_c():
+    while True:
+        time.sleep(0.1)
 """
 
 
 def interrupt(process: subprocess.Popen[str], folder: Path) -> None:
     """Send Ctrl-C to a script that begins with `NOTICE_CTRL_C` and works in `folder`; wait until it has noticed."""
     process.send_signal(signal.SIGINT)
+    wait_until_noticed(folder)
+
+
+def wait_until_noticed(folder: Path) -> None:
     until = time.monotonic() + PATIENCE_S
     while not (folder / "noticed").exists():
         assert time.monotonic() < until

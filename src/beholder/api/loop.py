@@ -23,7 +23,9 @@ from beholder.runs.worker_processes import DaemonThreadPool
 
 T = TypeVar("T")
 
-POLL_S = 0.2 if os.name == "nt" else None  # on Windows, Ctrl-C does not interrupt a wait without a timeout
+# How long one wait lasts at most. Ctrl-C does not interrupt a wait without a timeout on Windows; elsewhere it does not
+# if the signal comes just before the wait begins, or to another thread.
+POLL_S = 0.2
 
 
 class LoopThread:
