@@ -276,7 +276,15 @@ def describe_aspect(aspect_estimate: AspectEstimate) -> list[str]:
         sentences.append(f"There is no interval: {(together.why or 'not defined').removeprefix('no interval: ')}.")
     if bias.excludes_zero and bias.value is not None:
         way = "more" if bias.value > 0 else "less"
-        sentences.append(f"The judge alone says {abs(bias.value):.3f} {way} than people: do not report its mean.")
+        where = f" on the {estimated.bias_cases:,} rated cases" if estimated.bias_rated_only else ""
+        sentences.append(
+            f"The judge alone says {abs(bias.value):.3f} {way} than people{where}: do not report its mean."
+        )
+    if estimated.bias_rated_only:
+        sentences.append(
+            "“Judge less people” is over the rated cases only, since these do not tell how it depends on the judge's "
+            "score; on the others it may be another."
+        )
     if estimated.weight is not None:
         correlation = "" if estimated.correlation is None else f" (correlation with people {estimated.correlation:.2f})"
         sentences.append(f"A point of the judge counts for {estimated.weight:.3g} points of people{correlation}.")
