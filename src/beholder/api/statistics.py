@@ -463,13 +463,18 @@ def load_scores(
 def _read_named_apart(files: Sequence[Path]) -> list[Scores]:
     """Read the scores of several files; judges of one name get that of their file, or its whole path, after it."""
     found = [(path, judge) for path in files for judge in read_scores(path)]
-    names = [judge.name for _, judge in found]
-    for add in (lambda path, at: path.name, lambda path, at: str(path), lambda path, at: f"file {at + 1}"):
-        repeated = {name for name, count in Counter(names).items() if count > 1}
-        longer = [f"{judge.name} ({add(path, at)})" for at, (path, judge) in enumerate(found)]
-        if len({longer[at] for at, name in enumerate(names) if name in repeated}) == sum(n in repeated for n in names):
-            names = [longer[at] if name in repeated else name for at, name in enumerate(names)]
-    return [replace(judge, name=name) for (_, judge), name in zip(found, names, strict=True)]
+    counts = Counter(judge.name for _, judge in found)
+    repeated = [(path, judge.name) for path, judge in found if counts[judge.name] > 1]
+    whole_path = len({(path.name, name) for path, name in repeated}) < len(repeated)
+    named: list[Scores] = []
+    for path, judge in found:
+        name = judge.name
+        if counts[name] > 1:
+            name = f"{name} ({path if whole_path else path.name})"
+        if any(name == other.name for other in named):  # a file that was given twice
+            name = f"{name}, given again"
+        named.append(replace(judge, name=name))
+    return named
 
 
 def load_review_ratings(
