@@ -55,7 +55,8 @@ def test_tables_a_sentence_for_each_criterion_and_the_intervals_told(run: Any, f
     for part in ("Spearman ρ", "one rater", "quadratic κ", "α ordinal", "ICC(1,k)", "constant", "mean of them"):
         assert part in done.out
     for aspect in ("realism", "detail"):
-        assert f"{aspect}: The judge ranks cases" in done.out
+        # Six groups of cases cannot tell two criteria from chance.
+        assert f"{aspect}: Whether the judge ranks cases better than chance cannot be told from these (ρ " in done.out
     assert "200 draws of 6 groups (seed 0)" in done.out
     assert "Every coefficient" not in done.out
 
@@ -78,7 +79,7 @@ def test_as_json(run: Any, files: Path) -> None:
 
 def test_other_metrics_have_a_table(run: Any, files: Path) -> None:
     done = run("agree --scores scores.csv --ratings ratings.csv --baseline ssim.csv --draws 200")
-    assert "judge better by" in done.out
+    assert "judge less metric" in done.out
     assert "ssim" in done.out
 
 
@@ -198,3 +199,36 @@ def test_what_cannot_be_compared_is_one_plain_sentence(run: Any, files: Path, co
     assert done.code == 2
     assert problem in done.err
     assert "Traceback" not in done.err
+
+
+def test_two_files_of_one_judge_are_told_apart(run: Any, files: Path) -> None:
+    header = ("case", "judge", "aspect", "score")
+    (files / "old").mkdir()
+    for name, plus in (("later.csv", 1), ("old/scores.csv", 2)):
+        rows = [(f"p{at}", "gpt", "realism", min(7, one + plus * (at % 2))) for at, one in enumerate(JUDGE)]
+        write(files / name, header, rows)
+    done = run("agree --scores scores.csv --scores later.csv --ratings ratings.csv --draws 200")
+    assert "gpt (scores.csv) against people" in done.out
+    assert "gpt (later.csv) against people" in done.out
+    same_name = run("agree --scores scores.csv --scores old/scores.csv --ratings ratings.csv --draws 200")
+    assert "gpt (scores.csv) against people" in same_name.out
+    assert "gpt (old/scores.csv) against people" in same_name.out
+    with_other = run("agree --scores scores.csv --with later.csv --draws 200")
+    assert with_other.out.startswith("gpt against gpt (later.csv), 12 cases")
+    compared = run("compare --scores scores.csv --scores later.csv --draws 200")
+    assert compared.out.startswith("gpt (scores.csv) → gpt (later.csv), 12 cases")
+    metrics = run("agree --scores two.csv --ratings ratings.csv --baseline later.csv --baseline old/scores.csv --json")
+    baselines = json.loads(metrics.out)["agreements"][0]["criteria"][0]["baselines"]
+    assert [one["name"] for one in baselines] == ["gpt (later.csv)", "gpt (scores.csv)"]
+    estimated = run("estimate --scores scores.csv --scores later.csv --ratings ratings.csv --aspect realism")
+    assert "realism: mean human score of 12 cases; gpt (scores.csv), realism" in estimated.out
+    assert "realism: mean human score of 12 cases; gpt (later.csv), realism" in estimated.out
+
+
+def test_a_criterion_on_which_the_judge_abstains_says_on_how_many_cases_it_rests(run: Any, files: Path) -> None:
+    header = ("case", "judge", "aspect", "score")
+    rows = [(f"p{at}", "gpt", "realism", one) for at, one in enumerate(JUDGE)]
+    write(files / "some.csv", header, [*rows, *((f"p{at}", "gpt", "detail", JUDGE[at]) for at in range(9))])
+    done = run("agree --scores some.csv --ratings ratings.csv --draws 200")
+    assert "detail (9 of 12 cases): " in done.out
+    assert "realism: " in done.out

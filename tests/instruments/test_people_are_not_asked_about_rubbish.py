@@ -10,6 +10,7 @@ import pytest
 from support.instruments import flat, pasted, photo
 
 from beholder.instruments.human_ratings import predict_pair_ratings
+from beholder.instruments.instrument import state_condition
 from beholder.instruments.pair import ImagePair
 
 PHOTO = photo("coffee", 512, 384)
@@ -48,3 +49,13 @@ def test_an_edit_is_rated() -> None:
     for one in predict_pair_ratings(ImagePair(PHOTO, EDIT)).values():
         assert one.value is not None
         assert one.sentence.startswith("People would rate it about")
+
+
+def test_what_is_shown_of_kept_says_on_what_condition_it_holds() -> None:
+    predicted = predict_pair_ratings(ImagePair(PHOTO, EDIT))
+    shown = {name: state_condition(name, one.sentence) for name, one in predicted.items()}
+    assert shown["people.kept"].startswith(
+        "If the edit did what was asked, which is not measured: people would rate it"
+    )
+    assert shown["people.realism"] == predicted["people.realism"].sentence
+    assert state_condition("people.kept", "Not predicted: identical.") == "Not predicted: identical."

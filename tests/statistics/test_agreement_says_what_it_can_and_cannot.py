@@ -24,6 +24,7 @@ from beholder.statistics.agreement import (
     ratings_from_scores,
 )
 from beholder.statistics.bootstrap import Interval
+from beholder.statistics.claims import p_of_interval
 from beholder.statistics.data import Column, ColumnKind, Ratings, Scores
 from beholder.statistics.raters import ReferenceMode, find_identical_cases, leave_group_out_medians
 from beholder.statistics.sentences import describe_criterion, describe_overall, describe_straightlining
@@ -86,6 +87,8 @@ def test_it_can_be_written_as_json() -> None:
 def test_one_rater_has_nobody_to_agree_with() -> None:
     one = found(judged([1, 2, 3, 4, 7]), rated([[2], [2], [4], [4], [6]]))
     assert one.coefficients["spearman"].value == pytest.approx(0.9486833)
+    assert "cannot be told (ρ 0.95): that takes more than 6 cases" in " ".join(describe_criterion(one))
+    one = found(judged(JUDGE), rated([row[:1] for row in PEOPLE]))
     assert {estimate.why for estimate in one.people.values()} == {"no case was rated by two people"}
     assert "no ceiling to hold it against: no case was rated by two people" in " ".join(describe_criterion(one))
 
@@ -286,6 +289,7 @@ def test_always_saying_the_same_can_be_nearer_than_the_judge() -> None:
     assert "further from people than always saying" in told
     assert "too high on average" in told
     assert "ranks cases as a single person would, as far as these cases tell" in told
+    assert "on 60 cases that two people or more rated" in told
 
 
 def test_a_judge_is_held_against_a_person_on_the_same_cases_and_others() -> None:
@@ -319,8 +323,14 @@ def test_a_judge_whose_difference_lies_below_zero_is_less_than_a_person_however_
     one = found(judged(nearly), rated(PEOPLE))
     near, low, high = (Interval(-0.05, *between) for between in ((-0.08, -0.02), (-0.08, 0.02), (0.01, 0.09)))
     for difference, words in ((near, "less well than"), (low, "as"), (replace(high, value=0.05), "better than")):
-        told = " ".join(describe_criterion(replace(one, people={**one.people, "rater_difference": difference})))
-        assert f"ranks cases {words} a single person would" in told
+        shown = replace(
+            one,
+            people={**one.people, "rater_difference": difference},
+            p_holm={**one.p_holm, "rater_difference": p_of_interval(difference, 60)},
+        )
+        assert f"ranks cases {words} a single person would" in " ".join(describe_criterion(shown))
+        among_many = replace(shown, p_holm={**shown.p_holm, "rater_difference": 0.06})
+        assert "ranks cases as a single person would" in " ".join(describe_criterion(among_many))
 
 
 def test_better_and_worse_than_a_person_are_said_where_the_cases_show_it() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beholder.statistics.estimation import estimate_human_mean, estimate_pass_rate
-from beholder.statistics.sentences import describe_estimate
+from beholder.statistics.estimation import AspectEstimate, estimate_human_mean, estimate_pass_rate
+from beholder.statistics.sentences import describe_aspect, describe_estimate
 
 rng = np.random.default_rng(1)
 PEOPLE = rng.normal(3, 1, 200)
@@ -198,3 +198,17 @@ def test_the_ratings_needed_are_the_fewest_that_do() -> None:
     assert found.needed.with_judge is not None
     assert found.needed.people is not None
     assert 10 <= found.needed.with_judge < found.needed.people < 200
+
+
+def test_a_difference_over_rated_cases_only_is_said_to_be() -> None:
+    few = estimate_human_mean(rated(np.arange(200) < 4), JUDGE + 3, None, judge_rescaled=JUDGE + 3)
+    assert (few.bias_rated_only, few.bias_cases) == (True, 4)
+    assert few.bias.value == pytest.approx((JUDGE + 3 - PEOPLE)[:4].mean())
+    told = " ".join(describe_aspect(AspectEstimate("judge", "realism", "realism", few)))
+    assert "more than people on the 4 rated cases: do not report its mean" in told
+    assert "“Judge less people” is over the rated cases only" in told
+    many = estimate_human_mean(rated(PICKED), JUDGE + 3, None, judge_rescaled=JUDGE + 3)
+    assert (many.bias_rated_only, many.bias_cases) == (False, 200)
+    assert "rated cases" not in " ".join(describe_aspect(AspectEstimate("judge", "realism", "realism", many)))
+    every = estimate_human_mean(PEOPLE, np.full(200, 3.0), None, judge_rescaled=np.full(200, 3.0))
+    assert (every.bias_rated_only, every.bias_cases) == (False, 200)

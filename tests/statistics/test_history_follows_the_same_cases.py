@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from beholder.cli.statistics import sparkline
+from beholder.cli.statistics import sparkline, trend_sentence
 from beholder.errors import UsageError
 from beholder.statistics.comparison import compare
 from beholder.statistics.data import Column, ColumnKind, Floats, Scores
@@ -93,3 +93,18 @@ def test_a_sparkline_has_a_bar_for_each_run() -> None:
     assert sparkline([0.1, None, 0.5, 0.9]) == "▁ ▅█"
     assert sparkline([0.5, 0.5]) == "▄▄"
     assert sparkline([None]) == ""
+
+
+def test_a_trend_that_is_not_shown_says_which_one_would_have_been_found_and_how_often() -> None:
+    rng = np.random.default_rng(3)
+    found = 0
+    for world in range(60):
+        table = rng.normal(0, 0.1, (4, 40)) + rng.normal(0.5, 0.1, 40)
+        [flat] = analyze_history([scores(f"r{at}", values) for at, values in enumerate(table)], draw_count=200)
+        assert flat.detectable is not None
+        if world == 0:
+            assert f"of {flat.detectable:.2g} a run would have been found in only 80% of such" in trend_sentence(flat)
+        steeper = table + flat.detectable * np.arange(4)[:, None]
+        [line] = analyze_history([scores(f"r{at}", values) for at, values in enumerate(steeper)], draw_count=200)
+        found += line.slope.excludes_zero
+    assert 38 <= found <= 57  # 48 of 60 at a power of 80 %

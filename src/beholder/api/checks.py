@@ -9,7 +9,7 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -117,6 +117,7 @@ def measure(
         ImageError: An image cannot be used.
     """
     from beholder.instruments.human_ratings import predict_pair_ratings
+    from beholder.instruments.instrument import state_condition
     from beholder.instruments.pair import ImagePair
 
     names = to_names("only", only)
@@ -133,7 +134,10 @@ def measure(
     pair = ImagePair.load(data["before"], data["after"], mask=data.get("mask"), names=shown)
     values = _run_instruments(chosen, pair)
     if not names or PEOPLE_FAMILY in names:
-        values |= predict_pair_ratings(pair)
+        values |= {
+            name: replace(rating, sentence=state_condition(name, rating.sentence))
+            for name, rating in predict_pair_ratings(pair).items()
+        }
     written = {} if maps is None else _write_maps(chosen, values, pair, Path(maps))
     sizes = dict(zip(("before", "after"), pair.sizes, strict=False))
     return Measurements(sources, sizes, values, written)

@@ -7,6 +7,7 @@ called from any thread and inside a running event loop. `calibrate` and `estimat
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 from beholder.statistics.agreement import AgreementOptions, JudgeAgreement, ratings_from_scores
 from beholder.statistics.agreement import agree as agree_scores
 from beholder.statistics.aspects import Scale, parse_scales
-from beholder.statistics.bootstrap import CONFIDENCE_LEVEL, to_json_values
+from beholder.statistics.bootstrap import CONFIDENCE_LEVEL, omit_keys, to_json_values
 from beholder.statistics.comparison import DEFAULT_TOP_CASES, Comparison, ComparisonOptions, compare_runs
 from beholder.statistics.comparison import compare as compare_scores
 from beholder.statistics.data import (
@@ -71,7 +72,7 @@ def compare(
     draws: int = DEFAULT_DRAWS,
     ledger: LedgerLike = None,
 ) -> Comparison:
-    """Compare two runs case by case: what changed, how sure that is, and what would go unnoticed.
+    """Compare two runs case by case: what changed, how sure that is, and what they can detect.
 
         compare("main", "my-branch").gate(fail_on="regression").status
 
@@ -145,7 +146,7 @@ class History:
         """Return what `beholder history --json` prints."""
         return {
             "runs": [{"run": run.id, "name": run.name, "created": run.created.isoformat()} for run in self.runs],
-            "lines": [to_json_values(line) for line in self.lines],
+            "lines": [omit_keys(to_json_values(line), ("detectable",)) for line in self.lines],
             "warnings": list(self.warnings),
         }
 
@@ -312,6 +313,8 @@ def agree(
         raise UsageError("Give ratings (of people) or another judge (--with or with_=), not both.")
     judges = load_scores(run, scores, cases, ledger)
     other = None if with_ is None else _load_other_judge(with_, ledger)
+    if other is not None and not isinstance(with_, Run) and any(judge.name == other.name for judge in judges):
+        other = replace(other, name=f"{other.name} ({with_})")
     people: Mapping[str, Ratings] = {}
     if ratings is None and other is None:
         people = {} if to_paths(scores) else load_review_ratings(run, ledger, assertions=assertions)
@@ -328,7 +331,7 @@ def agree(
         scales=_check_scales(to_scales(scale), people),
         rating_scales=_check_scales(to_scales(rating_scale), people) or _known_scales(rubric, people),
         group=group,
-        baselines=[metric for path in to_paths(baseline) for metric in read_scores(path)],
+        baselines=_read_named_apart(to_paths(baseline)),
         draw_count=draws,
         seed=seed,
     )
@@ -447,7 +450,7 @@ def load_scores(
         named = run.name if isinstance(run, Run) else repr(run)
         raise UsageError(f"Give a run ({named}) or files of scores (--scores or scores=), not both.")
     if files:
-        found = [judge for path in files for judge in read_scores(path)]
+        found = _read_named_apart(files)
     else:
         with open_run(run, ledger) as (opened, name):
             found = [load_run_scores(opened, name)]
@@ -455,6 +458,23 @@ def load_scores(
         return found
     groups = read_groups(to_path("cases", cases))
     return [add_groups(judge, groups) for judge in found]
+
+
+def _read_named_apart(files: Sequence[Path]) -> list[Scores]:
+    """Read the scores of several files; judges of one name get that of their file, or its whole path, after it."""
+    found = [(path, judge) for path in files for judge in read_scores(path)]
+    counts = Counter(judge.name for _, judge in found)
+    repeated = [(path, judge.name) for path, judge in found if counts[judge.name] > 1]
+    whole_path = len({(path.name, name) for path, name in repeated}) < len(repeated)
+    named: list[Scores] = []
+    for path, judge in found:
+        name = judge.name
+        if counts[name] > 1:
+            name = f"{name} ({path if whole_path else path.name})"
+        if any(name == other.name for other in named):  # a file that was given twice
+            name = f"{name}, given again"
+        named.append(replace(judge, name=name))
+    return named
 
 
 def load_review_ratings(

@@ -153,7 +153,7 @@ def compare(
     address: LedgerOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Compare two runs case by case, the old one first: what changed, how sure that is, what would go unnoticed.
+    """Compare two runs case by case, the old one first: what changed, how sure that is, what they can detect.
 
     A regression: the 95 % interval of the difference lies wholly below the margin, and the permutation test agrees.
     Exit codes: 0; 1 the gate failed; 2 wrong use, such as a gate on one run and itself; 3 without a gate, no case has
@@ -356,12 +356,14 @@ def _print_history(line: HistoryLine, records: Sequence[RunRecord]) -> None:
     known = [value for value in means if value is not None]
     span = f"  {format_number(min(known))} to {format_number(max(known))}" if known else ""
     print_text(printable(f"{line.name}  {sparkline(means)}{span}"))
-    print_text(_trend_sentence(line))
+    print_text(trend_sentence(line))
     print_text("")
 
 
-def _trend_sentence(line: HistoryLine) -> str:
+def trend_sentence(line: HistoryLine) -> str:
+    """Return the trend of a column, and where none is shown, which one would have been found with what power."""
     from beholder.reports.text import format_interval
+    from beholder.statistics.significance import TARGET_POWER
 
     if line.slope.value is None:
         return f"trend: not defined; {line.slope.why}."
@@ -371,6 +373,9 @@ def _trend_sentence(line: HistoryLine) -> str:
         sure = "it stays where it is"
     else:
         sure = "no trend that these cases could show"
+        if line.detectable is not None:
+            found = f"{TARGET_POWER:.0%} of such histories"
+            sure += f": one of {line.detectable:.2g} a run would have been found in only {found}"
     return f"trend: {format_interval(line.slope, 4)} a run over the {line.common:,} cases that all runs have; {sure}."
 
 
@@ -443,7 +448,8 @@ def _print_estimate(aspect_estimate: AspectEstimate, passes: float | None) -> No
     }
     if estimated.correction is not None:
         estimates["judge, corrected by how it errs"] = estimated.correction.rate
-    estimates["judge less people"] = estimated.bias
+    over = "the rated cases only" if estimated.bias_rated_only else f"over {format_case_count(estimated.bias_cases)}"
+    estimates[f"judge less people ({over})" if estimated.bias_cases else "judge less people"] = estimated.bias
     rows = [(label, format_interval(interval), _format_width(interval)) for label, interval in estimates.items()]
     print_text("")
     print_table(numbers_table(("", "estimate (interval)", "width"), rows))

@@ -167,3 +167,16 @@ def format_factor(factor: float) -> str:
 def join_phrases(phrases: list[str]) -> str:
     """Join phrases as "a", "a and b" or "a, b and c"."""
     return " and ".join([", ".join(phrases[:-1]), phrases[-1]] if len(phrases) > 1 else phrases)
+
+
+_CONDITIONS = {"people.kept": "If the edit did what was asked, which is not measured: "}
+
+
+def state_condition(name: str, sentence: str) -> str:
+    """Return the sentence of a prediction as it is shown: where it holds only under a condition, with that before it.
+
+    `people.kept` was fitted on edits that a model had called successful. In verdicts the sentence is stored without it:
+    what is stored stays as it is, so that the same case has the same verdict.
+    """
+    condition = "" if sentence.startswith("Not predicted") else _CONDITIONS.get(name, "")
+    return f"{condition}{sentence[0].lower()}{sentence[1:]}" if condition and sentence else sentence

@@ -37,8 +37,17 @@ def agreement_tables(agreement: JudgeAgreement, *, full: bool) -> Iterable[Table
 def agreement_conclusions(agreement: JudgeAgreement) -> list[str]:
     """Return the result in sentences: one for each criterion, and on all of them together."""
     other_judge = agreement.reference != "people"
-    sentences = [f"{one.aspect}: {' '.join(describe_criterion(one, other_judge))}" for one in agreement.criteria]
+    sentences = [
+        f"{_name_with_cases(one, agreement.cases)}: {' '.join(describe_criterion(one, other_judge))}"
+        for one in agreement.criteria
+    ]
     return [*sentences, *filter(None, (describe_overall(agreement), describe_straightlining(agreement.criteria)))]
+
+
+def _name_with_cases(criterion: CriterionAgreement, cases: int) -> str:
+    """Return the aspect, with the number of its cases where it lacks some: a judge may abstain on a criterion."""
+    some = criterion.cases < cases
+    return f"{criterion.aspect} ({criterion.cases:,} of {format_case_count(cases)})" if some else criterion.aspect
 
 
 def agreement_html(agreements: Iterable[JudgeAgreement]) -> Markup:
@@ -155,8 +164,8 @@ def _people_tables(agreement: JudgeAgreement) -> TableSpec:
 
 def _metric_rows(agreement: JudgeAgreement) -> TableSpec:
     return (
-        "Other metrics: their ranking, and how much better the judge ranks the same cases",
-        ("criterion", "metric", "cases", "Spearman ρ", "judge better by"),
+        "Other metrics: their ranking, and the judge's ρ less theirs (without its sign) on the same cases",
+        ("criterion", "metric", "cases", "Spearman ρ", "judge less metric"),
         [
             (
                 criterion.aspect,

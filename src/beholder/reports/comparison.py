@@ -32,7 +32,7 @@ from beholder.statistics.comparison import GRADE, Comparison, ComparisonOptions
 from beholder.statistics.comparison import compare_runs as compare_loaded
 from beholder.statistics.data import ColumnKind
 from beholder.statistics.pairs import UnevenCase, join_names, load_compared_run
-from beholder.statistics.significance import ColumnChange, find_most_lost
+from beholder.statistics.significance import TARGET_POWER, ColumnChange, find_most_lost
 
 COMPARISON_HEADERS = ("", "cases", "before", "after", "difference", "p (Holm)", "better–same–worse", "detectable")
 _MAX_NAMED = 4  # columns in a sentence
@@ -41,7 +41,7 @@ COMPARISON_LEGEND = (
     "The difference is after less before, over cases with a number in both runs; its interval says where the true one "
     "lies. p is the chance of one at least as large if nothing had changed (sign flips of whole groups), corrected by "
     "Holm for the other rows of its kind. “Detectable” is the smallest detectable difference: the smallest true one "
-    "that such a comparison finds 8 times in 10, corrected as p is."
+    f"that such a comparison finds with a power of {TARGET_POWER:.0%}, corrected as p is."
 )
 
 
@@ -165,7 +165,7 @@ def _change_sentence(comparison: Comparison, main: Sequence[ColumnChange]) -> st
     hinted = [change for change in main if change.is_uncertain]
     if not parts:
         if all(change.better == change.worse == 0 for change in main):
-            return f"{comparison.after} is the same as {comparison.before} on every one of {cases}."
+            return f"{comparison.after} is the same as {comparison.before} {_say_where_same(comparison, main)}."
         if hinted:
             return f"Not sure: {_hint_sentences(hinted)}{_undetectable_sentence(main)}."
         return f"Nothing changed that {cases} could show{_undetectable_sentence(main)}."
@@ -175,6 +175,17 @@ def _change_sentence(comparison: Comparison, main: Sequence[ColumnChange]) -> st
     if all(change.is_significant for change in main):
         return f"{changed}."
     return f"{changed}; nothing else changed that {cases} could show{_undetectable_sentence(main)}."
+
+
+def _say_where_same(comparison: Comparison, main: Sequence[ColumnChange]) -> str:
+    """Return on how many of the shared cases two runs are the same: each number on those that have it in both."""
+    counts = {change.name: change.cases for change in main if change.cases}
+    most = max(counts.values())
+    others = [f"{name} on {count:,}" for name, count in counts.items() if count < most]
+    if most == comparison.cases and not others:
+        return f"on every one of these {most:,} cases" if most > 1 else "on this one case"
+    some = f"on {most:,} of {format_case_count(comparison.cases)}, those with a number in both runs"
+    return f"{some} ({join_names(others, _MAX_NAMED)})" if others else some
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
@@ -212,10 +223,14 @@ def cases_needed(comparison: Comparison) -> list[str]:
         if power.more_cases is None:
             sentence = f"how many cases show {power.detect:g} is not known; {power.why}."
         elif power.more_cases == 0:
-            sentence = f"these {change.cases:,} cases are enough to see a difference of {power.detect:g}."
+            sentence = (
+                f"these {change.cases:,} cases are enough to find a difference of {power.detect:g} in "
+                f"{TARGET_POWER:.0%} of comparisons."
+            )
         else:
             sentence = (
-                f"to see a difference of {power.detect:g} takes {power.cases:,} cases, {power.more_cases:,} more."
+                f"to find a difference of {power.detect:g} in {TARGET_POWER:.0%} of comparisons takes "
+                f"{power.cases:,} cases, {power.more_cases:,} more."
             )
         sentences.append(f"{change.name}: {sentence}")
     return sentences
@@ -254,9 +269,9 @@ def _hint_sentences(hinted: Sequence[ColumnChange]) -> str:
 
 
 def _undetectable_sentence(main: Sequence[ColumnChange]) -> str:
-    """Return how large a drop could have gone undetected, and why nothing could be detected where groups are too few.
+    """Return which change is found with what power, and why nothing could be detected where groups are too few.
 
-    The drop is that of the first column without a shown change (the overall score, if there is one).
+    The change is that of the first column without a shown change (the overall score, if there is one).
     """
     first = next(
         (change for change in main if change.power.minimum_detectable is not None and not change.is_significant), None
@@ -265,7 +280,9 @@ def _undetectable_sentence(main: Sequence[ColumnChange]) -> str:
     parts = [blind.power.why] if blind is not None else []
     if first is not None:
         parts.insert(
-            0, f"a drop of {first.name} under {first.power.minimum_detectable:.2g} would probably have gone unnoticed"
+            0,
+            f"a change of {first.name} by {first.power.minimum_detectable:.2g} would have been found in only "
+            f"{TARGET_POWER:.0%} of such comparisons, a smaller one in fewer",
         )
     return "; " + ("; ".join(parts) or "how small a change they would show is not known")
 

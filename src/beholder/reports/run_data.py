@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, NamedTuple, TypeVar
 
+from beholder.instruments.instrument import state_condition
 from beholder.judges.audit import DISAGREE, NOT_AUDITED
 from beholder.ledger.encoding import FACET_STYLE
 from beholder.ledger.ledger import Ledger
@@ -63,6 +64,12 @@ def verdict_detail(
         key: _criterion_detail(result, questions) for key, result in _mapping(values["criteria"]).items()
     }
     values["images"] = [_image_detail(image, pictures) for image in _list(values["images"])]
+    values["measurements"] = {
+        name: entry | {"sentence": state_condition(name, entry["sentence"])}
+        if isinstance(entry, dict) and isinstance(entry.get("sentence"), str)
+        else entry
+        for name, entry in _mapping(values["measurements"]).items()
+    }
     detail = escape_hidden_values({key: value for key, value in values.items() if not _is_empty(value)})
     assert isinstance(detail, dict)
     return detail

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
 from beholder.errors import UsageError
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
@@ -31,7 +32,14 @@ from beholder.statistics.aspects import (
     match_aspects,
     rescale,
 )
-from beholder.statistics.bootstrap import ClusterBootstrap, Interval, to_json_values, undefined_estimate
+from beholder.statistics.bootstrap import ClusterBootstrap, Interval, omit_keys, to_json_values, undefined_estimate
+from beholder.statistics.claims import (
+    AnswerVariety,
+    compute_rank_p_values,
+    correct_claims,
+    count_answers,
+    p_of_interval,
+)
 from beholder.statistics.coefficients import (
     MAX_LEVELS,
     BootstrapWeights,
@@ -60,6 +68,7 @@ from beholder.statistics.raters import (
 from beholder.statistics.sentences import describe_data, describe_rank_bins, explain_no_shared_cases, explain_undefined
 
 AVERAGED_STATISTICS = ("mae", "constant", "difference")
+_NOT_IN_JSON = ("rated_by_several", "judge_answers", "reference_answers", "p_holm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +144,12 @@ class CriterionAgreement(msgspec.Struct, frozen=True):
         constant: The constant prediction.
         baselines: Other metrics.
         each_rater: A summary of each rater.
+        rated_by_several: Cases that two people or more rated: on these a judge is compared with one person.
+        judge_answers: How often the judge gives the same score.
+        reference_answers: How often what it is compared with is the same.
+        p_holm: P-values of no rank correlation (`spearman`), no difference from one rater (`rater_difference`), from a
+            constant (`constant`), and no bias (`bias`), corrected over all criteria; without those that are not
+            defined.
     """
 
     aspect: str
@@ -150,6 +165,10 @@ class CriterionAgreement(msgspec.Struct, frozen=True):
     constant: ConstantBaseline
     baselines: tuple[MetricBaseline, ...] = ()
     each_rater: tuple[RaterSummary, ...] = ()
+    rated_by_several: int = 0
+    judge_answers: AnswerVariety = AnswerVariety(0, 0)
+    reference_answers: AnswerVariety = AnswerVariety(0, 0)
+    p_holm: Mapping[str, float] = msgspec.field(default_factory=dict)
 
     @property
     def is_decision(self) -> bool:
@@ -181,7 +200,8 @@ class JudgeAgreement(msgspec.Struct, frozen=True):
     intervals: str
 
     def to_dict(self) -> dict[str, object]:
-        return to_json_values(self)
+        criteria = [omit_keys(to_json_values(criterion), _NOT_IN_JSON) for criterion in self.criteria]
+        return to_json_values(self) | {"criteria": criteria}
 
 
 def agree(
@@ -215,17 +235,18 @@ def agree(
         for aspect, column in columns.items()
     ]
     estimates = _estimate_aspects(aspects, bootstrap, options.against, people=not other_judge)
+    criteria = [
+        _build_criterion(
+            aspect, _select_aspect(aspect.aspect, estimates), options.against, other_judge=bool(other_judge)
+        )
+        for aspect in aspects
+    ]
     return JudgeAgreement(
         judge=scores.name,
         reference=other_judge or "people",
         against=options.against,
         cases=len(rows),
-        criteria=tuple(
-            _build_criterion(
-                aspect, _select_aspect(aspect.aspect, estimates), options.against, other_judge=bool(other_judge)
-            )
-            for aspect in aspects
-        ),
+        criteria=tuple(_add_p_values(criteria, aspects, bootstrap, options.against)),
         overall=_select_aspect("", estimates),
         notes=(
             *describe_data(scores, ratings, columns, options.pairs, other_judge=bool(other_judge)),
@@ -414,7 +435,35 @@ def _build_criterion(
             for name, metric in aspect.metrics.items()
         ),
         each_rater=summarize_raters(aspect.ratings) if any(name in known for name in PEOPLE_COEFFICIENTS) else (),
+        rated_by_several=int((rated.sum(axis=1) > 1).sum()),
+        judge_answers=count_answers(aspect.column.values),
+        reference_answers=count_answers(aspect.ratings.mean()),
     )
+
+
+def _add_p_values(
+    criteria: Sequence[CriterionAgreement],
+    aspects: Sequence[_AlignedAspect],
+    bootstrap: ClusterBootstrap,
+    against: ReferenceMode,
+) -> list[CriterionAgreement]:
+    """Return the criteria with the p-values of what may be said of them, corrected over all of them."""
+    sides = [(aspect.column.values, reference_ratings(aspect.ratings.values, against)) for aspect in aspects]
+    ranked = compute_rank_p_values(sides, bootstrap.group_index, bootstrap.seed)
+    p_values = []
+    for criterion, aspect, p in zip(criteria, aspects, ranked.tolist(), strict=True):
+        groups = len(np.unique(bootstrap.group_index[~np.isnan(aspect.column.values)]))
+        estimates = {
+            "rater_difference": criterion.people.get("rater_difference", undefined_estimate("")),
+            "constant": criterion.constant.difference,
+            "bias": criterion.coefficients["bias"],
+        }
+        found = {name: p_of_interval(estimate, groups) for name, estimate in estimates.items()}
+        p_values.append({"spearman": p} | found)
+    return [
+        structs.replace(criterion, p_holm=found)
+        for criterion, found in zip(criteria, correct_claims(p_values), strict=True)
+    ]
 
 
 def _undefined_kappas(aspect: _AlignedAspect, against: ReferenceMode) -> list[str]:

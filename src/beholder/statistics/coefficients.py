@@ -410,6 +410,12 @@ def _centered_midranks(counts: Floats) -> Floats:
     return ranked
 
 
+def center_ranks(values: Floats) -> Floats:
+    """Return the rank of each value minus the mean rank; ties have their mean rank."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return _centered_midranks(counts[None].astype(np.float64))[0][place]
+
+
 def _zero_if_constant(spread: Floats, counts: Floats) -> Floats:
     """Return the spread, exactly 0 where everything is in one class."""
     return np.where((counts > 0).sum(axis=1) > 1, spread, 0.0)

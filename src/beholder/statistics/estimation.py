@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -35,7 +36,7 @@ from beholder.statistics.aspects import (
     match_aspects,
     rescale,
 )
-from beholder.statistics.bootstrap import Interval, number_groups, t_cdf, to_json_values, undefined_estimate
+from beholder.statistics.bootstrap import Interval, number_groups, omit_keys, t_cdf, to_json_values, undefined_estimate
 from beholder.statistics.data import Bools, Column, ColumnKind, Floats, Ints, Ratings, Scores, select_group
 from beholder.statistics.regression import (
     MIN_RATED_GROUPS,
@@ -91,6 +92,9 @@ class HumanScoreEstimate(
         widths: Expected widths for other numbers of ratings; empty where the rated cases do not look randomly drawn.
         needed: Ratings needed for the wanted width.
         sampling_warning: Set where the rated cases do not look randomly drawn.
+        bias_rated_only: Whether `bias` is over the rated cases only, not over all that were judged: these are of too
+            few groups, or too alike, to tell how it depends on the judge's score.
+        bias_cases: Number of cases that `bias` is over.
     """
 
     cases: int
@@ -108,6 +112,8 @@ class HumanScoreEstimate(
     widths: tuple[ExpectedWidth, ...] = ()
     needed: RatingsNeeded | None = None
     sampling_warning: SamplingWarning | None = None
+    bias_rated_only: bool = False
+    bias_cases: int = 0
 
 
 def estimate_human_mean(
@@ -182,6 +188,7 @@ def _estimate_score(
     needed = None
     if width is not None and sampling_warning is None:
         needed = plan.ratings_needed(width) if plan else RatingsNeeded(width, None, None)
+    bias = _estimate_bias(human, judge_rescaled, group)
     return HumanScoreEstimate(
         cases=len(human),
         judged=int(judged.sum()),
@@ -189,7 +196,7 @@ def _estimate_score(
         groups=many,
         people=people,
         judge=_estimate_judge(judge_rescaled, group, rate),
-        bias=_estimate_bias(human, judge_rescaled, group),
+        bias=bias.interval,
         combined=combined,
         weight=None if both is None else both.weight,
         correlation=_correlate(human, judge),
@@ -197,6 +204,8 @@ def _estimate_score(
         needed=needed,
         sampling_warning=sampling_warning,
         correction=correct_pass_rate(human, judge, group) if rate else None,
+        bias_rated_only=bias.rated_only,
+        bias_cases=bias.cases,
     )
 
 
@@ -233,18 +242,30 @@ def _estimate_judge(judge_rescaled: Floats | None, group: Ints, rate: bool) -> I
     return _add_interval(fit_regression(judge_rescaled, group), judge_rescaled, rate)
 
 
-def _estimate_bias(human: Floats, judge_rescaled: Floats | None, group: Ints) -> Interval:
-    """Estimate the judge minus people, using the judge's own numbers as the regressor."""
+class _Bias(NamedTuple):
+    interval: Interval
+    rated_only: bool = False
+    cases: int = 0
+
+
+def _estimate_bias(human: Floats, judge_rescaled: Floats | None, group: Ints) -> _Bias:
+    """Estimate the judge minus people over all judged cases, using the judge's own numbers as the regressor.
+
+    With few groups, or where the judge's numbers do not vary, it is the mean difference of the rated cases.
+    """
     if judge_rescaled is None:
-        return _UNKNOWN_SCALE
+        return _Bias(_UNKNOWN_SCALE)
     judged = ~np.isnan(judge_rescaled)
     if not judged.any():
-        return undefined_estimate("the judge has no score for any case")
+        return _Bias(undefined_estimate("the judge has no score for any case"))
     judged_groups = np.unique(group[judged], return_inverse=True)[1]
     differences, judge = (judge_rescaled - human)[judged], judge_rescaled[judged]
     many = len(np.unique(judged_groups[~np.isnan(differences)]))
     fit = fit_regression(differences, judged_groups, judge, allow_negative=True) if many >= MIN_RATED_GROUPS else None
-    return _add_interval(fit or fit_regression(differences, judged_groups), differences, rate=False)
+    interval = _add_interval(fit or fit_regression(differences, judged_groups), differences, rate=False)
+    rated = int((~np.isnan(differences)).sum())
+    rated_only = fit is None and 0 < rated < len(differences)
+    return _Bias(interval, rated_only, rated if fit is None else len(differences))
 
 
 def _correlate(human: Floats, judge: Floats) -> float | None:
@@ -352,7 +373,7 @@ class AspectEstimate:
 
     def to_dict(self) -> dict[str, object]:
         names = {"judge": self.judge, "aspect": self.aspect, "column": self.column}
-        values = names | to_json_values(self.estimated)
+        values = names | omit_keys(to_json_values(self.estimated), ("bias_rated_only", "bias_cases"))
         if self.estimated.correction is not None:
             corrected = to_json_values(self.estimated.correction)
             del corrected["rate"]

@@ -11,15 +11,17 @@ import numpy as np
 from beholder.errors import UsageError
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 from beholder.statistics.bootstrap import (
+    CONFIDENCE_LEVEL,
     ClusterBootstrap,
     Interval,
     estimate_means,
     sum_by_group,
+    t_quantile,
     undefined_estimate,
 )
 from beholder.statistics.data import COMPARABLE_KINDS, SOURCE_GROUP, ColumnKind, Floats, Scores
 from beholder.statistics.pairs import pair_cases
-from beholder.statistics.significance import estimate_differences
+from beholder.statistics.significance import TARGET_POWER, estimate_differences
 
 MIN_TREND_RUNS = 3  # two runs have a difference; a trend begins with three
 
@@ -55,12 +57,14 @@ class HistoryLine(msgspec.Struct, frozen=True):
         slope: Mean change per run, by a straight line through each case that has a number in every run. Its interval
             covers the choice of cases, not what may have been special about a single run.
         common: Number of these cases.
+        detectable: The smallest slope that is found in 80 of 100 such histories; None where not known.
     """
 
     name: str
     points: tuple[HistoryPoint, ...]
     slope: Interval
     common: int
+    detectable: float | None = None
 
 
 def analyze_history(
@@ -149,13 +153,13 @@ def _estimate_changes(
 
 def _estimate_slopes(
     names: Sequence[str], runs: Sequence[Scores], group: str | None, draw_count: int, seed: int
-) -> list[tuple[Interval, int]]:
+) -> list[tuple[Interval, int, float | None]]:
     if len(runs) < MIN_TREND_RUNS:
-        return [(undefined_estimate(f"a trend takes {MIN_TREND_RUNS} runs at least"), 0)] * len(names)
+        return [(undefined_estimate(f"a trend takes {MIN_TREND_RUNS} runs at least"), 0, None)] * len(names)
     rows = [{case: row for row, case in enumerate(scores.cases)} for scores in runs]
     common = [case for case in runs[0].cases if all(case in known for known in rows)]
     if not common:
-        return [(undefined_estimate("no case is in every run"), 0)] * len(names)
+        return [(undefined_estimate("no case is in every run"), 0, None)] * len(names)
     places = [[known[case] for case in common] for known in rows]
     table = np.array(
         [
@@ -167,5 +171,20 @@ def _estimate_slopes(
     slopes: Floats = np.tensordot(when, table, 1) / float(when @ when)  # nan where a run has no number
     given = runs[0].groups.get(group or SOURCE_GROUP)
     groups = None if given is None else [given[row] for row in places[0]]
-    means = _estimate_run_means(list(slopes), groups, draw_count, seed)
-    return [(mean, int((~np.isnan(slope)).sum())) for mean, slope in zip(means, slopes, strict=True)]
+    bootstrap = ClusterBootstrap(groups, len(common), count=draw_count, seed=seed)
+    sums = sum_by_group(bootstrap, list(slopes))
+    counts = (~np.isnan(slopes)).sum(axis=1)
+    return [
+        (mean, int(count), _detectable_slope(float(error), int(many)))
+        for mean, count, error, many in zip(
+            estimate_means(bootstrap, sums), counts, sums.standard_errors(), sums.groups_with_values, strict=True
+        )
+    ]
+
+
+def _detectable_slope(standard_error: float, groups: int) -> float | None:
+    """Return the smallest slope whose interval excludes 0 in 80 of 100 cases."""
+    if groups < 2 or not standard_error > 0:
+        return None
+    reach = (t_quantile(share, groups - 1) for share in ((1 + CONFIDENCE_LEVEL) / 2, TARGET_POWER))
+    return sum(reach) * standard_error

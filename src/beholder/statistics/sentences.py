@@ -11,6 +11,7 @@ import numpy as np
 from beholder.cases.case import format_case_count
 from beholder.statistics.aspects import can_rescale, describe_matches, format_scale
 from beholder.statistics.bootstrap import CONFIDENCE_LEVEL, Interval, undefined_estimate
+from beholder.statistics.claims import MIN_OTHER_ANSWERS, is_shown
 from beholder.statistics.coefficients import MAX_LEVELS, RANK_BINS
 from beholder.statistics.data import Column, Ratings, Scores
 from beholder.statistics.raters import MIN_SHARED_CASES, PEOPLE_COEFFICIENTS, STRAIGHTLINING_SHARE
@@ -68,22 +69,45 @@ def _describe_ranking(criterion: CriterionAgreement, other_judge: bool) -> str:
     if judge.low is None or judge.high is None:
         why = f": {judge.why.removeprefix('no interval: ')}" if judge.why else ""
         return f"Whether the judge ranks cases better than chance cannot be told: {rho} has no interval{why}."
+    if few := _explain_few_answers(criterion, other_judge):
+        return f"Whether the judge ranks cases better than chance cannot be told ({rho}): {few}."
+    p = criterion.p_holm.get("spearman")
+    if judge.excludes_zero and not is_shown(judge, p):
+        told = "the rank test gives none" if p is None else f"p = {p:.3f} after Holm's correction over the criteria"
+        return f"Whether the judge ranks cases better than chance cannot be told from these ({rho}; {told})."
+    if judge.low <= 0 <= judge.high:
+        return f"Whether the judge ranks cases better than chance cannot be told from these ({rho})."
     if judge.high < 0:
         return f"The judge's ranking is the reverse of {whose}: what the one puts high the other puts low ({rho})."
-    if judge.low <= 0:
-        return f"Whether the judge ranks cases better than chance cannot be told from these ({rho})."
     if other_judge:
         return f"The judge's ranking goes with {whose}: {rho}."
     if ceiling is None or ceiling.value is None:
         why = f": {ceiling.why}" if ceiling is not None else ""
         return f"The judge's ranking goes with {whose} ({rho}); there is no ceiling to hold it against{why}."
     rhos = _format_rater_correlations(criterion)
-    return f"The judge ranks cases {_compare_with_rater(criterion)}: in a rater's place it has ρ {rhos}."
+    return (
+        f"The judge ranks cases {_compare_with_rater(criterion)}: in a rater's place it has ρ {rhos}, on "
+        f"{format_case_count(criterion.rated_by_several)} that two people or more rated."
+    )
+
+
+def _explain_few_answers(criterion: CriterionAgreement, other_judge: bool) -> str:
+    """Return why too few cases have different answers to tell a ranking from chance; empty where there are enough."""
+    reference = "the other judge gives" if other_judge else "people's mean rating gives"
+    for who, answers in (("it gives", criterion.judge_answers), (reference, criterion.reference_answers)):
+        if answers.cases <= MIN_OTHER_ANSWERS:
+            return f"that takes more than {MIN_OTHER_ANSWERS} cases"
+        if not answers.is_enough:
+            return (
+                f"{who} the same answer to {answers.same:,} of {format_case_count(answers.cases)}, and it takes "
+                f"{MIN_OTHER_ANSWERS} others at least"
+            )
+    return ""
 
 
 def _compare_with_rater(criterion: CriterionAgreement) -> str:
     difference = criterion.people["rater_difference"]
-    if difference.excludes_zero and difference.value is not None:
+    if is_shown(difference, criterion.p_holm.get("rater_difference")) and difference.value is not None:
         return "better than a single person would" if difference.value > 0 else "less well than a single person would"
     return "as a single person would, as far as these cases tell"
 
@@ -106,10 +130,10 @@ def _describe_distance(criterion: CriterionAgreement, whom: str) -> Iterator[str
         return
     always = f"than always saying {constant.value:.3g} (off by {judge.value:.2f} against {constant.mae.value:.2f})"
     how = f"not measurably nearer to {whom} or further"
-    if constant.difference.excludes_zero and constant.difference.value is not None:
+    if is_shown(constant.difference, criterion.p_holm.get("constant")) and constant.difference.value is not None:
         how = f"further from {whom}" if constant.difference.value > 0 else f"nearer to {whom}"
     lean = ""
-    if bias.excludes_zero and bias.value is not None:
+    if is_shown(bias, criterion.p_holm.get("bias")) and bias.value is not None:
         lean = f", and {abs(bias.value):.2f} too {'high' if bias.value > 0 else 'low'} on average"
     yield f"Its raw numbers are {how} {always}{lean}."
 
@@ -252,7 +276,15 @@ def describe_aspect(aspect_estimate: AspectEstimate) -> list[str]:
         sentences.append(f"There is no interval: {(together.why or 'not defined').removeprefix('no interval: ')}.")
     if bias.excludes_zero and bias.value is not None:
         way = "more" if bias.value > 0 else "less"
-        sentences.append(f"The judge alone says {abs(bias.value):.3f} {way} than people: do not report its mean.")
+        where = f" on the {estimated.bias_cases:,} rated cases" if estimated.bias_rated_only else ""
+        sentences.append(
+            f"The judge alone says {abs(bias.value):.3f} {way} than people{where}: do not report its mean."
+        )
+    if estimated.bias_rated_only:
+        sentences.append(
+            "“Judge less people” is over the rated cases only, since these do not tell how it depends on the judge's "
+            "score; on the others it may be another."
+        )
     if estimated.weight is not None:
         correlation = "" if estimated.correlation is None else f" (correlation with people {estimated.correlation:.2f})"
         sentences.append(f"A point of the judge counts for {estimated.weight:.3g} points of people{correlation}.")
