@@ -413,7 +413,8 @@ def _centered_midranks(counts: Floats) -> Floats:
 def center_ranks(values: Floats) -> Floats:
     """Return the rank of each value minus the mean rank; ties have their mean rank."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return _centered_midranks(counts[None].astype(np.float64))[0][place]
+    ranks: Floats = _centered_midranks(counts[None].astype(np.float64))[0][place]
+    return ranks
 
 
 def _zero_if_constant(spread: Floats, counts: Floats) -> Floats:
