@@ -25,7 +25,7 @@ from beholder.rubrics.brief import Composer
 from beholder.rubrics.load import load_rubric
 
 ROUNDS = 9
-SIDE = 1024
+SIDE, SMALL_SIDE = 1024, 512
 PHOTO = (1600, 1200)
 
 
@@ -64,20 +64,22 @@ def jpeg(pixels: Bytes) -> bytes:
     return bytes(cv2.imencode(".jpg", pixels[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 92])[1])
 
 
-def square(pixels: Bytes) -> Bytes:
-    return np.asarray(cv2.resize(pixels, (SIDE, SIDE), interpolation=cv2.INTER_AREA), np.uint8)
+def square(pixels: Bytes, side: int = SIDE) -> Bytes:
+    return np.asarray(cv2.resize(pixels, (side, side), interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def measured() -> dict[str, float]:
     cv2.setNumThreads(1)
     photo, edit, restyle = pictures()
     small = [square(one) for one in (photo, edit, restyle)]
+    smaller = [square(one, SMALL_SIDE) for one in (photo, edit)]
     coded = [jpeg(one) for one in (photo, edit, restyle)]
     orders = {name: plan_audit(Composer(load_rubric(name)).rubric_for_style(style)) for name, style in RUBRICS.items()}
     found = cpu_ms(
         {
             "all pair instruments, an edit": lambda: measure_pair(ImagePair(small[0], small[1])),
             "all pair instruments, a restyle": lambda: measure_pair(ImagePair(small[0], small[2])),
+            SMALL: lambda: measure_pair(ImagePair(smaller[0], smaller[1])),
             "audit of an edit": lambda: measure_evidence(orders["edit-preservation"], coded[0], coded[1]),
             "audit of a restyle": lambda: measure_evidence(orders["restyle"], coded[0], coded[2]),
         },
@@ -86,10 +88,12 @@ def measured() -> dict[str, float]:
     return found | cpu_ms({"scikit-image: SSIM, CIEDE2000, SIFT": lambda: usual(small[0], small[1])}, 2)
 
 
+SMALL = f"the same at {SMALL_SIDE}×{SMALL_SIDE}, an edit"
 RUBRICS = {"edit-preservation": "", "restyle": "Anime"}
 LIMITS = {
     "all pair instruments, an edit": 150,
     "all pair instruments, a restyle": 150,
+    SMALL: 40,
     "audit of an edit": 25,
     "audit of a restyle": 25,
 }

@@ -78,10 +78,16 @@ def main() -> None:
     large = FOLDER / f"web-{VERSION}-{LARGE}-pictures.db"
     if not large.exists():
         build(large, LARGE, own_pictures=True)
-    print(f"\n{LARGE:,} verdicts in a run: seconds, goals {GOAL_COMPARE_S} and {GOAL_REPORT_S}")
-    print(f"{'first visit of a comparison':44} {_first_comparison(large):8.1f}")
+    print(f"\n{LARGE:,} verdicts in a run: seconds")
+    seconds = _first_comparison(large)
+    print(f"{'first visit of a comparison':44} {seconds:8.1f}  {_judge(seconds, GOAL_COMPARE_S)}")
     seconds, cpu, size = _report(large)
-    print(f"{'report':44} {seconds:8.1f} {cpu:8.1f} of CPU, {size / 1e6:.1f} MB")
+    told = f"{cpu:.1f} of CPU, {size / 1e6:.1f} MB"
+    print(f"{'report':44} {seconds:8.1f}  {_judge(seconds, GOAL_REPORT_S)}; {told}")
+
+
+def _judge(seconds: float, goal: float) -> str:
+    return f"≤ {goal}: {'reached' if seconds <= goal else 'missed'}, {seconds / goal:.2f} times the goal"
 
 
 def measured(place: Path, count: int) -> Iterator[Visit]:

@@ -223,7 +223,8 @@ class ImagePair:
         grid = slice(step // 2, None, step), slice(step // 2, None, step)
         valid = self.valid[grid]
         before, aligned = (
-            to_lab(image[grid][valid].reshape(1, -1, 3)).reshape(-1, 3) for image in (self.before, self.aligned)
+            to_lab((image[grid] if self.fully_valid else image[grid][valid]).reshape(1, -1, 3)).reshape(-1, 3)
+            for image in (self.before, self.aligned)
         )
         return SampledColors(before, aligned, self.region[grid][valid])
 

@@ -263,12 +263,16 @@ def _compare_compositions(pair: ImagePair) -> _Composition:
     ones, and would agree by that alone.
     """
     kept, losses = [], []
-    one, other, valid = (*pair.luma, pair.valid.astype(np.float32))
+    one, other = pair.luma
+    valid = None if pair.fully_valid else pair.valid.astype(np.float32)
     grid = scale_to_side(pair.before.shape, _LOSS_MAP_SIDE)
     for size in _COMPOSITION_SIDES:
-        one, other, valid = (_shrink(image, size) for image in (one, other, valid))
+        one, other = _shrink(one, size), _shrink(other, size)
         fields = [_compute_directions(gray) for gray in (one, other)]
-        weight = _downscale_mean(valid, fields[0][0].shape[::-1]) > 0.99
+        weight: Bools | None = None
+        if valid is not None:
+            valid = _shrink(valid, size)
+            weight = _downscale_mean(valid, fields[0][0].shape[::-1]) > 0.99
         (x1, y1), (x2, y2) = ([_center_field(part, weight) for part in field] for field in fields)
         power, other_power, common = x1 * x1 + y1 * y1, x2 * x2 + y2 * y2, x1 * x2 + y1 * y2
         had_in_all, has_in_all = float(power.sum()), float(other_power.sum())
@@ -301,7 +305,10 @@ def _compute_directions(gray: Floats) -> tuple[Floats, Floats]:
     return x / length, y / length
 
 
-def _center_field(part: Floats, weight: Bools) -> Floats:
+def _center_field(part: Floats, weight: Bools | None) -> Floats:
+    """Subtract the mean where the weight is; `None` is everywhere."""
+    if weight is None:
+        return part - part.mean()
     return (part - part[weight].mean()) * weight if weight.any() else np.zeros_like(part)
 
 
