@@ -1,4 +1,4 @@
-"""The data of a calibration: the task for one aspect, fitting, predictions out of fold, and where the data comes from.
+"""The data of a calibration: the task for one aspect, fitting, and where the data comes from.
 
 `Provenance` records the run or files, judge, rubrics and styles that a calibration is for.
 """
@@ -35,7 +35,7 @@ from beholder.statistics.calibration_features import (
     build_features,
     select_usable,
 )
-from beholder.statistics.calibration_recipes import CalibrationRecipe, TrainingData, assign_folds, cross_folds
+from beholder.statistics.calibration_recipes import CalibrationRecipe, TrainingData, assign_folds
 from beholder.statistics.data import Bools, Column, ColumnKind, Floats, Ints, Ratings, Scores, select_group
 from beholder.verdicts.calibration import collect_numbers, look_up_number
 from beholder.verdicts.calibration_maps import CalibrationMap, Combination, parse_combination
@@ -210,32 +210,6 @@ def fit_map(task: CalibrationTask, recipe: CalibrationRecipe, rows: Bools | None
         task.seed,
     )
     return FittedMap(features.names, usable, recipe.fit(lesson))
-
-
-def predict_out_of_fold(
-    task: CalibrationTask, recipe: CalibrationRecipe, *folds: Ints, rows: Bools | None = None
-) -> Floats:
-    """Predict each case by a map that was fitted without its fold.
-
-    Args:
-        task: The task.
-        recipe: How maps are fitted.
-        folds: One or more divisions of the cases (by photograph, by maker); a map sees none of any fold of the case.
-        rows: Use only these cases.
-
-    Returns:
-        Predictions clipped to the human scale; nan for cases not in `rows`, and where nothing is left to learn from.
-    """
-    predictions = np.full(len(task.cases), np.nan)
-    within = np.ones(len(task.cases), np.bool_) if rows is None else rows
-    cell = cross_folds(*folds)
-    for number in np.unique(cell[within]):
-        out = within & (cell == number)
-        first = int(out.argmax())
-        seen = within & np.logical_and.reduce([fold != fold[first] for fold in folds])
-        if seen.any():
-            predictions[out] = task.clip(fit_map(task, recipe, seen).predict(task.features.select(out)))
-    return predictions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
