@@ -256,9 +256,9 @@ def _load_data(
     by_name = {name: scores for scores in found for name in (scores.name, scores.name.partition(" (")[0])}
     named = [by_name[judge] for judge in judges if judge in by_name] if judges else found
     if not named or len(named) < len(judges) or (source.scores and not judges and len(found) > 1):
-        names = ", ".join(scores.name for scores in found)
+        known = ", ".join(scores.name for scores in found)
         raise UsageError(
-            f"A calibration is for one judge, beside whom others may be named; say which (--judge or judge=): {names}."
+            f"A calibration is for one judge, beside whom others may be named; say which (--judge or judge=): {known}."
         )
     provenance = source.load_provenance(named)
     names = [" + ".join(one.judges) for one in provenance]

@@ -246,8 +246,7 @@ def _describe_bands(aspect: str, bands: Sequence[IntervalBand]) -> list[str]:
     parts, start = [], ""
     for band in bands:
         where = f"predictions up to {band.up_to:.2f}" if band.up_to is not None else f"above {start}"
-        covered = "not known" if band.covered is None else f"{band.covered:.0%}"
-        parts.append(f"{where} {covered} of {band.cases:,} cases")
+        parts.append(f"{where} {band.covered:.0%} of {band.cases:,} cases")
         start = "" if band.up_to is None else f"{band.up_to:.2f}"
     return (
         [f"80% intervals of {aspect} covered, of cases they were not computed on: {'; '.join(parts)}."] if parts else []

@@ -32,6 +32,7 @@ DECIMALS = 10  # of predictions that are compared: the same case may differ in t
 END_SHARE = 0.75  # share of similar cases that must have been rated with an end of the scale to predict it
 INTERVAL_COVERAGE = 0.8  # of the cases: the share whose mean rating lies within the interval of a calibrated score
 BAND_COUNT = 3
+MIN_BAND_GROUPS = 15  # with fewer, the interval of a band is from its second lowest to its second highest error
 _SHARE_TOLERANCE = 1e-9  # what may be lacking where shares are added up
 
 
@@ -84,7 +85,8 @@ def predict_out_of_fold(
     asked = task.features.select(
         known[np.linspace(0, len(known) - 1, min(len(known), MAX_REFERENCE_CASES)).astype(int)]
     )
-    values, cell, reference = np.full(count, np.nan), np.full(count, -1, np.int64), []
+    values, cell = np.full(count, np.nan), np.full(count, -1, np.int64)
+    reference: list[Floats] = []
     cells = cross_folds(*folds)
     for number in np.unique(cells[within]):
         out = within & (cells == number)
@@ -220,38 +222,42 @@ def conformal_bounds(away: Floats, groups: Ints) -> tuple[float, float] | None:
 def conformal_bands(predicted: Floats, ratings: Floats, groups: Ints, fold: Ints) -> tuple[IntervalBand, ...]:
     """Return the intervals by thirds of the prediction, each with its coverage of folds that it was not computed on.
 
-    Predictions of one value are in one band, so that there may be fewer than three. Empty where a band has too few
-    groups for an interval of its own.
+    Predictions of one value are in one band, and a band of too few groups is merged with the next, so that there may be
+    fewer than three. Empty where there would be only one.
     """
     known = ~np.isnan(predicted)
-    predicted, ratings, groups, fold = (values[known] for values in (predicted, ratings, groups, fold))
+    predicted, ratings = predicted[known], ratings[known]
+    groups, fold = groups[known], fold[known]
     cuts = np.unique(np.quantile(predicted, np.arange(1, BAND_COUNT) / BAND_COUNT)) if len(predicted) else np.zeros(0)
-    cuts = cuts[cuts < predicted.max(initial=-np.inf)]
+    cuts = _merge_small_bands(cuts[cuts < predicted.max(initial=-np.inf)], predicted, groups)
     band = np.searchsorted(cuts, predicted)
     bands = []
-    for number, up_to in enumerate((*cuts.tolist(), None)):
+    for number, up_to in enumerate((*cuts.tolist(), None) if len(cuts) else ()):
         here = band == number
-        bounds = _band_bounds(predicted[here], ratings[here], groups[here])
-        if bounds is None:
-            return ()
         covered = np.full(int(here.sum()), np.nan)
         for out in (fold[here] == one for one in np.unique(fold[here])):
-            seen = _band_bounds(predicted[here][~out], ratings[here][~out], groups[here][~out])
-            if seen is not None:
-                away = ratings[here][out] - predicted[here][out]
-                covered[out] = (away >= seen[0] - _SHARE_TOLERANCE) & (away <= seen[1] + _SHARE_TOLERANCE)
-        share = None if np.isnan(covered).all() else float(np.nanmean(covered))
-        bands.append(IntervalBand(up_to, *bounds, share, int(here.sum())))
-    return tuple(bands) if len(bands) > 1 else ()
+            low, high = _band_bounds(predicted[here][~out], ratings[here][~out], groups[here][~out])
+            away = ratings[here][out] - predicted[here][out]
+            covered[out] = (away >= low - _SHARE_TOLERANCE) & (away <= high + _SHARE_TOLERANCE)
+        bounds = _band_bounds(predicted[here], ratings[here], groups[here])
+        bands.append(IntervalBand(up_to, *bounds, float(covered.mean()), int(here.sum())))
+    return tuple(bands)
 
 
-def _band_bounds(predicted: Floats, ratings: Floats, groups: Ints) -> tuple[float, float] | None:
+def _merge_small_bands(cuts: Floats, predicted: Floats, groups: Ints) -> Floats:
+    """Return the cuts between bands without those beside a band of too few groups."""
+    band = np.searchsorted(cuts, predicted)
+    for number in range(len(cuts) + 1 if len(cuts) else 0):
+        if len(np.unique(groups[band == number])) < MIN_BAND_GROUPS:
+            return _merge_small_bands(np.delete(cuts, min(number, len(cuts) - 1)), predicted, groups)
+    return cuts
+
+
+def _band_bounds(predicted: Floats, ratings: Floats, groups: Ints) -> tuple[float, float]:
     """Return the bounds of one band, with one conformal correction for both ends (Romano, Patterson and Candès 2019).
 
     A correction for each end would cover 84 % with 50 groups, and errors in a band lean to one side.
     """
-    if conformal_bounds(ratings - predicted, groups) is None:
-        return None
     away = ratings - predicted
     _, place, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     low, high = (_weighted_quantile(away, 1 / sizes[place], (1 + sign * INTERVAL_COVERAGE) / 2) for sign in (-1, 1))

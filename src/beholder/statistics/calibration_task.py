@@ -31,6 +31,7 @@ from beholder.statistics.calibration_features import (
     NO_EXTRA_FEATURES,
     ExtraFeatures,
     Features,
+    FeatureValues,
     UsableFeatures,
     build_features,
     select_usable,
@@ -332,10 +333,15 @@ def read_file_provenance(scores: Scores, files: Sequence[Path], cases: Path | No
             for judge, rubric, version, style in _read_verdict_labels(file):
                 if scores.name in (judge, f"{judge} ({file.name})"):  # a file may hold other judges' verdicts too
                     judges[judge], rubrics[rubric], styles[style] = None, version, None
-    rows = read_rows(cases, CaseSchema(roles=(*PAIR_ROLES, ()))) if cases is not None else ()
-    known = tuple(row.case for row in rows if row.case is not None and len(row.case.images) == 2)
+    known = () if cases is None else read_image_cases(cases)
     source = ", ".join(file.name for file in files)
     return Provenance(source, tuple(judges) or (scores.name,), rubrics, cases=known, styles=tuple(styles))
+
+
+def read_image_cases(path: Path) -> tuple[Case, ...]:
+    """Return the cases of a case file that have two images to compare."""
+    rows = read_rows(path, CaseSchema(roles=(*PAIR_ROLES, ())))
+    return tuple(row.case for row in rows if row.case is not None and len(row.case.images) == 2)
 
 
 def _read_verdict_labels(file: Path) -> list[tuple[str, str, str, str]]:
@@ -367,7 +373,7 @@ class CalibrationData:
     people: Mapping[str, Ratings]
     judged: Scores
     provenance: Provenance
-    extra: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    extra: FeatureValues = field(default_factory=dict)
 
     @property
     def rated_cases(self) -> tuple[Case, ...]:

@@ -66,15 +66,14 @@ class IntervalBand:
     Attributes:
         up_to: The largest prediction of the band; `None` for the last band, which has no end.
         low: What is added to a prediction for the lower end of its interval; `high` for the upper end.
-        covered: The share of ratings that such intervals covered, of cases they were not computed on; `None` where
-            there were too few.
+        covered: The share of ratings that such intervals covered, of cases they were not computed on.
         cases: The number of cases in the band.
     """
 
     up_to: float | None
     low: float
     high: float
-    covered: float | None
+    covered: float
     cases: int
 
 
@@ -407,8 +406,7 @@ def _explain_gap(aspect: AspectMap, missing: Sequence[MapInput]) -> str:
         needed = list(names)
         if 2 * len(needed) >= sizes[source]:
             more = f" and {len(needed) - 3} more" if len(needed) > 3 else ""
-            hint = "; --measure with --cases measures it" if source == PIXELS_PREFIX else ""
-            return f"{', '.join(needed[:3])}{more} is missing here, which the map needs{hint}"
+            return f"{', '.join(needed[:3])}{more} is missing here, which the map needs"
     return ""
 
 
