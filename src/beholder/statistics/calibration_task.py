@@ -96,6 +96,23 @@ class CalibrationTask:
         """Return folds by maker: one fold each, at most `most` folds; a case of unknown maker is a maker of its own."""
         return assign_folds(number_groups(self.makers, len(self.cases)), most, self.seed)
 
+    def select(self, rows: Bools) -> CalibrationTask:
+        """Return some of the cases."""
+        keep = np.flatnonzero(rows).tolist()
+
+        def pick(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+            return None if values is None else tuple(values[row] for row in keep)
+
+        return replace(
+            self,
+            cases=tuple(self.cases[row] for row in keep),
+            features=self.features.select(keep),
+            ratings=self.ratings.for_cases([self.cases[row] for row in keep]),
+            raw=replace(self.raw, values=self.raw.values[keep]),
+            groups=pick(self.groups),
+            makers=pick(self.makers),
+        )
+
     def clip(self, predictions: Floats) -> Floats:
         return np.clip(predictions, *self.scale)
 
