@@ -81,7 +81,7 @@ def converter() -> ModuleType:
 
 
 def recorded_scores(folder: Path, edits: Edits, judge: str = imagenhub.JUDGE) -> Scores:
-    """What a judge said of these edits, by way of the example's converter and rubric; of a short answer what is there."""
+    """What a judge said of these edits, by way of the example's converter and rubric; of a short answer what it has."""
     groups = {row.id: {"source": row.source, "model": row.model} for row in edits.rows}
     rescorer = Rescorer(load_rubric(str(EXAMPLE)))
     answers = converter().answers(folder / imagenhub.SET / "judge_scores.jsonl", judge)

@@ -34,7 +34,6 @@ def test_a_map_that_knows_the_photograph_is_not_chosen() -> None:
     assert np.abs(unseen - made.mean).mean() < 0.1
     found = calibrate(made, recipes=by_heart, draw_count=100)
     assert not found.helps
-    assert found.chosen == "constant" or found.weight == 0.25
     neither = found.new_model_and_photo["as chosen"].error.value
     assert neither is not None
     assert neither > 0.2

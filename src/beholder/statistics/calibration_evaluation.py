@@ -256,9 +256,11 @@ class CandidateEvaluation:
             for weight in WEIGHTS[:1] if self.recipes[name].raw_only else WEIGHTS:
                 predicted = self.predict_new_makers(choice := MapChoice(name, weight), and_photo=True)
                 near = {measure: self._distance(predicted, measure, some) for measure in SelectionMeasure}
-                # A constant has no order that could be worse than the judge's, and says what is to be beaten.
-                if name == CONSTANT_NAME or all(near[one] <= judge[one] + TIE for one in near):
+                if all(near[one] <= judge[one] + TIE for one in near):
                     distances[choice] = near[by]
+        # The line keeps the judge's order; a constant, which has none, is what is to be beaten.
+        for fallback in (MapChoice(CONSTANT_NAME), *(() if distances else (MapChoice(LINE_NAME),))):
+            distances[fallback] = self._distance(self.predict_new_makers(fallback, and_photo=True), by, some)
         return min(distances, key=lambda choice: distances[choice])
 
     def _predict_to_choose(self, some: Bools) -> Predictions:

@@ -401,13 +401,19 @@ def _explain_gap(aspect: AspectMap, missing: Sequence[MapInput]) -> str:
     """
     sizes = Counter(_name_source(input_.name) for input_ in aspect.inputs)
     for source, names in itertools.groupby(
-        sorted((input_.name for input_ in missing if not input_.missing), key=_name_source), _name_source
+        sorted((one.name for one in missing if not one.missing and not _is_overall(one.name)), key=_name_source),
+        _name_source,
     ):
         needed = list(names)
         if 2 * len(needed) >= sizes[source]:
             more = f" and {len(needed) - 3} more" if len(needed) > 3 else ""
             return f"{', '.join(needed[:3])}{more} is missing here, which the map needs"
     return ""
+
+
+def _is_overall(name: str) -> bool:
+    """Return whether an input is a rubric's overall score, which tells nothing that its criteria do not."""
+    return name == "score" or name.endswith(".score")
 
 
 def _name_source(name: str) -> str:
