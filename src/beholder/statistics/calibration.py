@@ -227,6 +227,7 @@ def _describe_unseen_makers(
     if not lost:
         better = "still better" if _is_surely_better(unseen[AS_CHOSEN], by) else "not surely better"
         return f"{sentence}, {better} than without any map ({without:.3f}).{_describe_lost_order(unseen, by)}", False
+    gained = gained and not (choice.recipe in RECIPES and RECIPES[choice.recipe].raw_only)  # the judge alone
     learned = ": it learned who made the image" if gained else ""
     return f"{sentence}, no better than without any map ({without:.3f}){learned}.", gained
 
