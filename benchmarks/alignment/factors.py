@@ -35,8 +35,9 @@ from beholder.statistics.calibration_evaluation import (
     average_statistics,
     one_rater_statistics,
 )
+from beholder.statistics.calibration_held_out import predict_out_of_fold
 from beholder.statistics.calibration_recipes import RECIPES, CalibrationRecipe, TrainingData
-from beholder.statistics.calibration_task import CalibrationTask, TaskOptions, build_task, fit_map, predict_out_of_fold
+from beholder.statistics.calibration_task import CalibrationTask, TaskOptions, build_task, fit_map
 from beholder.statistics.data import Floats, read_ratings, tabulate_verdicts
 from beholder.verdicts.calibration_maps import ConstantMap
 
@@ -75,7 +76,7 @@ def tasks_of(folder: Path, judge: str) -> dict[str, CalibrationTask] | None:
 def predicted(known: CalibrationTask, tested: CalibrationTask, recipe: CalibrationRecipe, same: bool) -> Floats:
     """Each case by a map that has not seen it."""
     if same:
-        return predict_out_of_fold(tested, recipe, tested.group_index)
+        return tested.clip(predict_out_of_fold(tested, recipe, tested.group_index).values)
     fresh = claims.fresh(known.cases, tested.cases)
     return tested.clip(fit_map(known, recipe, fresh).predict(tested.features))
 
@@ -159,7 +160,10 @@ def tables(fit: Path, data: Path) -> list[Table] | None:
             [f"{cases} cases; judge: GPT-5-mini, {JUDGE}; constant: the {constant}.", f"Nearer on {better} factors."],
             headings,
             rows,
-            [Claim("error of a constant less that of the map, over all factors", whole[GAIN], 0, surely=True)],
+            [
+                Claim("error of a constant less that of the map, over all factors", whole[GAIN], 0, surely=True),
+                Claim("factors on which the map is nearer than a constant", Interval(float(better)), 10),
+            ],
             told,
             counts,
         ),

@@ -135,11 +135,11 @@ def test_an_assertion_is_learned_as_that_of_its_style(run: Any, book: Path) -> N
     names = [one["name"] for one in saved["aspects"]["Unchanged regions"]["inputs"]]
     assert "Anime/A1" in names
     assert "A1" not in names
-    for words, why in (("", "it was fitted for the style Anime, and this is Oil"), ("--anyway", "Anime/A1 is missing")):
-        said = [
-            json.loads(line) for line in run(f"export ddd444 --to jsonl --calibration c.json {words}").out.splitlines()
-        ]
-        assert all(one["calibrated"]["Unchanged regions"]["why"].startswith(why) for one in said)
+    said = [json.loads(line) for line in run("export ddd444 --to jsonl --calibration c.json").out.splitlines()]
+    why = "it was fitted for the style Anime, and this is Oil"
+    assert all(one["calibrated"]["Unchanged regions"]["why"] == why for one in said)
+    said = [json.loads(line) for line in run("export ddd444 --to jsonl --calibration c.json --anyway").out.splitlines()]
+    assert all(one["calibrated"]["Unchanged regions"]["filled"] == ["Anime/A1"] for one in said)
     said = [json.loads(line) for line in run("export ccc333 --to jsonl --calibration c.json").out.splitlines()]
     assert all(one["calibrated"]["Unchanged regions"]["value"] is not None for one in said)
 
@@ -157,6 +157,10 @@ def test_what_does_not_help_is_not_written(run: Any, book: Path) -> None:
     told = json.loads(run(f"calibrate aaa111 --ratings noise.csv -o c.json --json {FEW}").out)
     assert told["written"] is None
     assert told["aspects"][0]["helps"] is False
+    done = run(f"calibrate aaa111 --ratings noise.csv -o c.json --anyway {FEW}")
+    assert done.code == 1
+    assert "Written although no better than without it: unchanged_regions." in done.out
+    assert json.loads((book / "c.json").read_text("utf-8"))["aspects"]["unchanged_regions"]["scores"]["helps"] is False
 
 
 def test_plain_files_do_as_well_as_a_run(run: Any, book: Path) -> None:
@@ -213,6 +217,18 @@ def test_a_run_a_judge_and_a_score_apply_it(run: Any, book: Path, server: JudgeS
     assert "is missing here, which the map needs" in said["why"]
     said = run("score answers.jsonl --rubric edit-preservation --calibration c.json").out
     assert "not calibrated, 1: " in said
+    # With the case file they can be measured, and an answer that lacks a criterion loses only what that one answers.
+    measured = "--rubric edit-preservation --calibration c.json --cases cases.jsonl --measure --json"
+    done = run(f"score answers.jsonl {measured}")
+    assert json.loads(done.out)["calibrated"]["Unchanged regions"] == alone
+    short = {"online_factor_results": {key: factors[key] for key in KEYS[:2]}}
+    (book / "answers.jsonl").write_text(json.dumps(line | {"answer": short}), "utf-8")
+    found = json.loads(run(f"score answers.jsonl {measured}").out)
+    assert (found["outcome"], found["score"]) == ("invalid", None)
+    people = found["calibrated"]["Unchanged regions"]
+    assert people["value"] is not None
+    assert "identity_preservation" in people["filled"]
+    assert "on the images of a case file" in run("score answers.jsonl --rubric edit-preservation --measure").err
     assert run(f"calibrate aaa111 --ratings ratings.csv -o plain.json {FEW}").code == 0
     done = run("score answers.jsonl --rubric edit-preservation --calibration plain.json")
     assert "Unchanged regions, calibrated" in done.out
@@ -255,3 +271,36 @@ def test_a_verdict_of_another_judge_is_not_calibrated_in_silence(run: Any, book:
     assert (said["value"], said["why"][:33]) == (None, "it was fitted for the judge opena")
     said = json.loads(run("export bbb222 --to jsonl --calibration c.json --anyway").out)["calibrated"]
     assert said["Unchanged regions"]["value"] is not None
+
+
+def test_what_further_judges_said_is_learned_and_applied(run: Any, book: Path) -> None:
+    rng = np.random.default_rng(5)
+    with Ledger.open(book / "beholder.db", create=True) as ledger:
+        for run_id, judge, noise in (("eee555", "a:dull", 2.0), ("fff666", "b:keen", 0.3)):
+            ledger.start(run_record(run_id, name=judge, total=CASES))
+            entries = []
+            for number in range(CASES):
+                score = float(np.clip(1 + 5 * worth(number) + rng.normal(0, noise), 1, 7))
+                criteria = {"unchanged_regions": CriterionResult(score, score, (1, 7), 1)}
+                made = replace(verdict(number, criteria=criteria), judge=judge)
+                entries.append(entry(number, made, case=case(made, groups={"source": f"photo {number // 2}"})))
+            ledger.write(run_id, entries)
+    done = run(f"calibrate eee555 fff666 --ratings ratings.csv -o c.json {FEW}")
+    assert done.code == 0, done.err
+    saved = json.loads((book / "c.json").read_text("utf-8"))
+    assert (saved["made"]["judges"], saved["made"]["jurors"]) == (["a:dull"], ["b:keen"])
+    names = [one["name"] for one in saved["aspects"]["Unchanged regions"]["inputs"]]
+    assert "juror.b:keen.unchanged_regions" in names
+    said = [json.loads(line) for line in run("export eee555 --to jsonl --calibration c.json").out.splitlines()]
+    assert all("juror.b:keen" in one["calibrated"]["Unchanged regions"]["why"] for one in said)
+    (book / "keen.jsonl").write_text(run("export fff666 --to jsonl").out, "utf-8")
+    (book / "dull.jsonl").write_text(run("export eee555 --to jsonl").out, "utf-8")
+    words = "export eee555 --to jsonl --calibration c.json --features keen.jsonl"
+    found = [json.loads(line)["calibrated"]["Unchanged regions"]["value"] for line in run(words).out.splitlines()]
+    away = [abs(value - (1 + 5 * worth(number))) for number, value in enumerate(found)]
+    assert np.mean(away) < 0.85  # the dull judge alone: 1.0
+    files = f"--scores dull.jsonl --scores keen.jsonl --ratings ratings.csv {FEW}"
+    assert "say which (--judge or judge=)" in run(f"calibrate {files}").err
+    assert run(f"calibrate {files} --judge a:dull --judge b:keen -o files.json").code == 0
+    assert json.loads((book / "files.json").read_text("utf-8"))["made"]["jurors"] == ["b:keen"]
+    assert "have one name" in run(f"calibrate eee555 eee555 --ratings ratings.csv {FEW}").err

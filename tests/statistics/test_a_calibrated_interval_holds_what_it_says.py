@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.calibration import ratings, scores, task
 
-from beholder.statistics.calibration import INTERVAL_COVERAGE, calibrate, conformal_bounds
+from beholder.statistics.calibration import calibrate
+from beholder.statistics.calibration_held_out import INTERVAL_COVERAGE, conformal_bands, conformal_bounds
 from beholder.statistics.calibration_recipes import RECIPES
 
 FEW = {name: RECIPES[name] for name in ("constant", "offset")}
@@ -78,3 +79,36 @@ def test_with_too_few_groups_to_say_it_is_the_whole_scale() -> None:
         found = calibrate(made, recipes=FEW, draw_count=50)
         assert (found.error_bounds["quality"] != (-1.0, 1.0)) is told
         assert found.has_intervals is told
+
+
+def test_new_groups_are_held_in_each_third_where_errors_grow_with_the_prediction() -> None:
+    """One interval for all would hold nearly everything in the lowest third, and half in the highest."""
+    held: list[list[float]] = [[], [], []]
+    stated = []
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        groups = np.repeat(np.arange(100), 6)
+        predicted = random.uniform(0, 1, len(groups))
+        ratings = predicted * (1 + random.normal(0, 0.3, 100)[groups] + random.normal(0, 0.4, len(groups)))
+        known = groups < 40
+        bands = conformal_bands(predicted[known], ratings[known], groups[known], groups[known] % 10)
+        assert [band.up_to is None for band in bands] == [False, False, True]
+        stated += [band.covered for band in bands]
+        fresh, away = predicted[~known], (ratings - predicted)[~known]
+        place = np.searchsorted([band.up_to for band in bands[:-1] if band.up_to is not None], fresh)
+        for number, band in enumerate(bands):
+            here = place == number
+            held[number].append(float(np.mean((away[here] >= band.low) & (away[here] <= band.high))))
+    for third in held:
+        assert INTERVAL_COVERAGE - 0.03 < np.mean(third) < INTERVAL_COVERAGE + 0.05
+    assert INTERVAL_COVERAGE - 0.03 < np.mean(stated) < INTERVAL_COVERAGE + 0.05
+
+
+def test_ties_are_in_one_band_and_too_few_groups_in_none() -> None:
+    random = np.random.default_rng(1)
+    groups = np.repeat(np.arange(30), 4)
+    predicted = np.where(random.uniform(size=120) < 0.6, 0.0, random.uniform(0.1, 1, 120))
+    bands = conformal_bands(predicted, np.clip(predicted, 0, 1), groups, groups % 5)
+    assert (bands[0].up_to, bands[0].cases) == (0.0, int((predicted == 0).sum()))
+    assert sum(band.cases for band in bands) == 120
+    assert conformal_bands(predicted[:32], predicted[:32], groups[:32], groups[:32]) == ()

@@ -11,10 +11,11 @@ from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import Ridge
 
+from beholder.statistics.calibration_held_out import Finish, predict_out_of_fold
 from beholder.statistics.calibration_recipes import (
     FOREST_SETTINGS,
-    HELD_OUT_TREES,
     MAX_TREE_CASES,
+    RECIPES,
     TrainingData,
     assign_folds,
     export_tree,
@@ -23,12 +24,14 @@ from beholder.statistics.calibration_recipes import (
     fit_isotonic,
     fit_linear,
     pool_adjacent_violators,
-    snap_to_ends,
     solve_ridge,
 )
-from beholder.verdicts.calibration_maps import TreeEnsembleMap
+from beholder.statistics.calibration_task import TaskOptions, build_task, fit_map
+from beholder.statistics.data import Column, ColumnKind, Ratings, Scores
+from beholder.verdicts.calibration_maps import SnapToEndsMap, TreeEnsembleMap
 
 NUMBERS = st.floats(-100, 100, width=32)
+FEW_TREES = 20
 
 
 def lesson(values: np.ndarray, ratings: np.ndarray, groups: np.ndarray | None = None) -> TrainingData:
@@ -100,11 +103,11 @@ def test_a_forest_of_many_cases_stays_small_and_still_learns() -> None:
     rng = np.random.default_rng(3)
     values = rng.uniform(0, 1, (4 * MAX_TREE_CASES, 3))
     ratings = np.where(values[:, 0] > 0.5, values[:, 1], values[:, 2])
-    fitted = fit_forest(lesson(values, ratings + rng.normal(0, 0.1, len(ratings))), trees=HELD_OUT_TREES)
-    assert len(fitted.trees) == HELD_OUT_TREES
+    fitted = fit_forest(lesson(values, ratings + rng.normal(0, 0.1, len(ratings))), trees=FEW_TREES)
+    assert len(fitted.trees) == FEW_TREES
     assert max(len(tree.column) for tree in fitted.trees) <= 2 * MAX_TREE_CASES / FOREST_SETTINGS["min_samples_leaf"]
     assert np.abs(fitted.predict(values[:2000]) - ratings[:2000]).mean() < 0.1  # of a constant: 0.25
-    assert len({tree.column for tree in fitted.trees}) == HELD_OUT_TREES
+    assert len({tree.column for tree in fitted.trees}) == FEW_TREES
 
 
 def test_curves_bend_and_numbers_out_of_the_ordinary_do_no_harm() -> None:
@@ -122,12 +125,22 @@ def test_ends_keep_the_ties_that_people_have_at_the_end_of_their_scale() -> None
     rng = np.random.default_rng(2)
     raw = rng.uniform(0, 10, (400, 1))
     ratings = np.where(raw[:, 0] < 5, 0.0, raw[:, 0] / 10) * (rng.uniform(size=400) > 0.05)
-    fitted = snap_to_ends(fit_linear)(lesson(raw, ratings))
+    rated = Ratings("quality", tuple(map(str, range(400))), ("ada",), ratings[:, None])
+    judged = Scores("a judge", rated.cases, {"raw": Column("raw", ColumnKind.CRITERION, raw[:, 0], (0.0, 10.0))})
+    made = build_task(judged, rated, judged.columns["raw"], TaskOptions(scale=(0.0, 1.0)))
+    recipe, fold = RECIPES["linear"], assign_folds(made.group_index, 5)
+    held_out = predict_out_of_fold(made, recipe, fold)
+    fitted = Finish(snaps=True).apply(made, (fit_map(made, recipe).map,) * 2, (held_out, held_out))
+    assert isinstance(fitted, SnapToEndsMap)
     said = fitted.predict(np.array([[0.5], [1.0], [9.0]]))
     assert fitted.under is not None
     assert fitted.over is None  # nobody gave the highest rating
     assert said[0] == said[1] == 0
     assert said[2] > 0.5
+    # Ties are ties whichever fold's map says so.
+    tied = Finish(snaps=True).predictions(made, held_out, held_out, fold)
+    assert (tied.positions(made.scale)[tied.values == 0] == 0).all()
+    assert (tied.values == 0).sum() > 100
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.integers(1, 12), st.integers(0, 99))

@@ -17,10 +17,12 @@ import numpy as np
 import pytest
 
 from beholder.statistics.bootstrap import Interval
+from beholder.statistics.calibration_evaluation import CandidateEvaluation
 from beholder.statistics.calibration_recipes import RECIPES
 
 HERE = Path(__file__).parents[2] / "benchmarks" / "alignment"
 MODELS = ("one", "two", "three")
+PLAIN = {name: RECIPES[name] for name in ("constant", "line", "linear")}
 FACTORS = {
     "unchanged_regions": "unchanged_regions", "global_consistency": "global_consistency",
     "identity_preservation": "identity_preservation", "scale_realism": "scale_realism",
@@ -74,6 +76,7 @@ def edits_folder(folder: Path, photographs: int = 8) -> Path:
                 said.append({
                     "case": case, "judge": "gpt4o_0shot", "aspect": aspect, "scores": numbers[:1] if short else numbers
                 })  # fmt: skip
+                said.append({"case": case, "judge": "gemini_0shot", "aspect": aspect, "scores": numbers})
                 for rater in "abc":
                     score = float(np.clip(round(2 * (level + random.normal(0, 0.15))) / 2, 0, 1))
                     ratings.append(f"{case},{rater},{aspect},{score}")
@@ -134,59 +137,38 @@ def test_an_aim_is_reached_by_its_value_or_by_its_whole_interval() -> None:
     assert "NOT reached" in str(claims.Claim("ρ", found, 0.71))
 
 
-def test_a_short_answer_is_left_out_and_counted(edits: Path) -> None:
-    tables = [table.to_dict() for table in calibration.tables(edits, edits, RECIPES["linear"])]
-    assert [table["cases"] for table in tables] == [23, 23]
-    assert [table["without a valid answer"] for table in tables] == [1, 1]
+def test_a_short_answer_costs_only_what_it_lacks(edits: Path) -> None:
+    tables = [table.to_dict() for table in calibration.tables(edits, edits, PLAIN)]
+    assert [table["cases"] for table in tables] == [24, 23]
     for table in tables:
-        assert table["rows"]["the map"]["ρ"]["value"] > 0.5
-        assert set(table["rows"]) >= {"GPT-4o alone", "a constant", "one rater against the others"}
-        assert table["rows"]["the map less a constant"]["mean absolute error"]["value"] < 0
+        assert table["rows"][calibration.JURY]["ρ"]["value"] > 0.5
+        assert set(table["rows"]) >= {"GPT-4o alone", "a constant", "one rater against the others", calibration.ONE}
 
 
 def test_no_map_has_seen_the_ratings_that_it_is_held_against(edits: Path) -> None:
-    """What is said of a photograph (or a model, or either) stays the same whatever people say of it."""
-    task = calibration.tasks_of(edits)["PQ"]
-    said = calibration.predicted(task, task, RECIPES["linear"], same=True)
-    for which, names in (
-        (calibration.SEEN, task.groups),
-        (calibration.UNSEEN, task.makers),
-        (calibration.NEITHER, task.groups),
-        (calibration.NEITHER, task.makers),
-    ):
-        here = np.array(names) == names[0]
-        other = replace(task, ratings=replace(task.ratings, values=np.where(here[:, None], 0.0, task.ratings.values)))
-        again = calibration.predicted(other, other, RECIPES["linear"], same=True)
-        assert again[which][here] == pytest.approx(said[which][here])
-        assert again[which][~here] != pytest.approx(said[which][~here])
+    """What is said of a photograph (or of a maker and a photograph) stays the same whatever people say of it."""
+    task = calibration.tasks_of(edits)["PQ", calibration.JURY]
+    only = {"linear": RECIPES["linear"]}
+    evaluations = []
+    here = np.array(task.groups) == task.groups[0]
+    other = replace(task, ratings=replace(task.ratings, values=np.where(here[:, None], 0.0, task.ratings.values)))
+    for one in (task, other):
+        evaluation = CandidateEvaluation([one], only, 8, 0, 1)
+        held_out = evaluation.held_out("linear", [(one.group_index,)])[0].values
+        evaluations.append((held_out, calibration.predicted(one, one, only, same=True)[0]))
+    (first, said), (second, again) = evaluations
+    assert first[here] == pytest.approx(second[here])
+    assert first[~here] != pytest.approx(second[~here])
+    assert set(said) == set(again) == {"", calibration.NEITHER, calibration.CONSTANT}
 
 
 def test_two_folders_are_fitted_and_tested_without_what_both_hold(edits: Path, tmp_path: Path) -> None:
     second = edits_folder(tmp_path / "second", 4)
-    table = calibration.tables(edits, second, RECIPES["linear"])[0]
-    assert "fitted on 23 edits of 8 other photographs" in table.notes[1]
-    assert table.counts["cases"] == 11
+    table = calibration.tables(edits, second, PLAIN)[0]
+    assert table.counts["cases"] == 12
     copy = shutil.copytree(edits, tmp_path / "copy")
     with pytest.raises(SystemExit, match="nothing is left to fit on"):
         calibration.main(["--fit", str(copy), "--data", str(edits)])
-
-
-def test_photographs_that_both_folders_hold_are_left_out_of_what_has_seen_neither(edits: Path) -> None:
-    task = calibration.tasks_of(edits)["PQ"]
-    shared = np.array(task.groups) == task.groups[0]
-    half = replace(
-        task,
-        cases=tuple(np.array(task.cases)[shared]),
-        features=task.features.select(shared),
-        ratings=task.ratings.for_cases(np.array(task.cases)[shared].tolist()),
-        raw=replace(task.raw, values=task.raw.values[shared]),
-        groups=tuple(np.array(task.groups)[shared]),
-        makers=tuple(np.array(task.makers)[shared]),
-    )
-    other = replace(task, ratings=replace(task.ratings, values=np.where(shared[:, None], 0.0, task.ratings.values)))
-    one, two = (calibration.predicted(known, half, RECIPES["linear"], same=False) for known in (task, other))
-    assert one[calibration.NEITHER] == pytest.approx(two[calibration.NEITHER])
-    assert one[calibration.UNSEEN] != pytest.approx(two[calibration.UNSEEN])
 
 
 def test_factors_are_paired_by_name(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from beholder.statistics.calibration_recipes import RECIPES
 from beholder.statistics.calibration_task import CalibrationTask, TaskOptions, build_task
 from beholder.statistics.data import Column, ColumnKind, Floats, Ratings, Scores
 
-PLAIN = {name: RECIPES[name] for name in ("constant", "offset", "isotonic", "linear")}
+PLAIN = {name: RECIPES[name] for name in ("constant", "offset", "line", "isotonic", "linear")}
 
 
 def ratings(truth: Floats, rng: np.random.Generator, raters: int = 3, noise: float = 0.1) -> Ratings:

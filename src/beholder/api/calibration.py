@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from beholder.api.arguments import check_number, check_whole, to_names, to_path
@@ -43,6 +43,7 @@ from beholder.statistics.calibration_evaluation import SelectionMeasure
 from beholder.statistics.calibration_features import (
     FeatureValues,
     Progress,
+    list_juror_features,
     measure_cases,
     merge_features,
     read_features,
@@ -50,12 +51,13 @@ from beholder.statistics.calibration_features import (
 from beholder.statistics.calibration_recipes import select_recipes
 from beholder.statistics.calibration_task import (
     CalibrationData,
+    Provenance,
     TaskOptions,
     build_tasks,
     load_run_provenance,
     read_file_provenance,
 )
-from beholder.statistics.data import Ratings, parse_choice
+from beholder.statistics.data import Ratings, Scores, parse_choice
 from beholder.statistics.estimation import AspectEstimate, EstimateOptions, RatedAspects, estimate_aspects
 
 
@@ -80,22 +82,30 @@ class CalibrationResult:
     @property
     def helps(self) -> bool:
         """Whether at least one map is surely nearer to people than the judge's own number and than a constant."""
-        return any(choice.helps for choice in self.choices)
+        return any(choice.is_worth_having(task) for choice in self.choices for task in choice.tasks)
 
-    def save(self, path: PathLike) -> None:
+    def save(self, path: PathLike, *, anyway: bool = False) -> None:
         """Write the maps that help to a file, which `--calibration` and `Options(calibration=…)` take.
+
+        Args:
+            path: The file.
+            anyway: Write also maps that do not help.
 
         Raises:
             UsageError: No map helps, or the file cannot be written.
         """
-        if not self.helps:
-            raise UsageError(f"Nothing is written to {str(path)!r}: no map is worth having.")
-        write_text(Path(path), format_json(build_document(self.choices, self.made)) + "\n")
+        document = build_document(self.choices, self.made, anyway=anyway)
+        if not document["aspects"]:
+            raise UsageError(f"Nothing is written to {str(path)!r}: no map is worth having (anyway=True writes it).")
+        write_text(Path(path), format_json(document) + "\n")
 
     def to_dict(self) -> dict[str, object]:
         """Return what `beholder calibrate --json` prints where nothing is written."""
         aspects = [
-            summarize_task(choice, task) | {"aspect": task.aspect} for choice in self.choices for task in choice.tasks
+            summarize_task(choice, task)
+            | {"aspect": task.aspect, "bands": [asdict(band) for band in choice.bands[task.aspect]]}
+            for choice in self.choices
+            for task in choice.tasks
         ]
         return {"written": None, "made": dict(self.made), "aspects": aspects, "notes": list(self.notes)}
 
@@ -117,7 +127,7 @@ class CalibrationResult:
 
 
 def calibrate(
-    run: RunLike | None = None,
+    run: RunLike | Sequence[RunLike] | None = None,
     *,
     ratings: CaseSource | None = None,
     aspect: str | Sequence[str] = (),
@@ -132,7 +142,7 @@ def calibrate(
     group: str | None = None,
     under_test: str | None = None,
     scores: Files = (),
-    judge: str | None = None,
+    judge: str | Sequence[str] | None = None,
     cases: PathLike | None = None,
     folds: int = DEFAULT_FOLDS,
     seed: int = DEFAULT_SEED,
@@ -143,12 +153,14 @@ def calibrate(
     """Learn the map from what a judge said (and what was measured) to the rating that people would give.
 
     Maps of several kinds are tried on cases that they have not seen; the best is kept if it is surely nearer to people
-    than the judge's own number and than a constant.
+    than the judge's own number and than a constant. With several judges it is learned from what all of them said, and
+    stands for the ratings beside the first one's numbers.
 
         calibrate("nightly", ratings="ratings.csv").save("calibration.json")
 
     Args:
-        run: The run to learn from: a `Run`, or its name, id, or the start of it; else the latest.
+        run: The run to learn from: a `Run`, or its name, id, or the start of it; else the latest. Of several runs, the
+            judge of the first is calibrated, and what the others' judges said is learned from too.
         ratings: Human ratings with case, rater, aspect and score: a file, a frame or an iterable of mappings; without
             it the run's reviews count.
         aspect: Only these aspects.
@@ -163,7 +175,7 @@ def calibrate(
         group: The group that is never split between learning and testing; else `source`, if the cases have it.
         under_test: The group that says what made an image; else `model`, if there.
         scores: In place of a run: files with case, judge, aspect and score, or verdicts as JSON lines.
-        judge: Which judge of `scores`.
+        judge: Which judge of `scores`; of several, the first is calibrated, as for `run`.
         cases: A case file, for the groups and images of cases in plain files.
         folds: Into how many parts cases are divided to test maps.
         seed: Random seed.
@@ -179,8 +191,10 @@ def calibrate(
     check_whole("folds", folds, least=2)
     check_sampling(seed, draws)
     recipes, notes = select_recipes(_to_list(try_))
-    source = _Source(run, to_paths(scores), cases, ledger)
-    data = _load_data(source, load_people_ratings(ratings, run, scores, ledger, _to_list(aspect)), judge, aspect)
+    runs = list(run) if isinstance(run, Sequence) and not isinstance(run, str) else [run]
+    source = _Source(tuple(runs) or (None,), to_paths(scores), cases, ledger)
+    people = load_people_ratings(ratings, source.runs[0], scores, ledger, _to_list(aspect))
+    data, jurors = _load_data(source, people, _to_list(judge or ()), aspect)
     given = {} if features is None else read_features(to_path("features", features))
     measured: FeatureValues = {}
     unmeasured: dict[str, str] = {}
@@ -190,7 +204,7 @@ def calibrate(
                 "Measuring needs the images of the cases: a run, or plain files with a case file (--cases or cases=)."
             )
         measured, unmeasured = measure_cases(data.rated_cases, progress=progress)
-    data = replace(data, extra=merge_features(given, measured))
+    data = replace(data, extra=merge_features(merge_features(data.extra, given), measured))
     rated_on = to_scales(rating_scale) or ({} if ratings is not None else data.rubric_scales)
     options = TaskOptions(group=group, under_test=under_test, seed=seed)
     tasks, inferred = build_tasks(data, to_pairs(map_), to_scales(scale), rated_on, options)
@@ -202,6 +216,8 @@ def calibrate(
         choices.append(calibrate_tasks(*each, recipes=recipes, by=by, folds=folds, seed=seed, draw_count=draws))
     said = "reviews" if ratings is None else Path(ratings).name if isinstance(ratings, str | os.PathLike) else "a table"
     made = {**data.provenance.to_dict(), "seed": seed, "folds": folds, "ratings": said}
+    if jurors:
+        made["jurors"] = jurors
     return CalibrationResult(tuple(choices), made, (*notes, *inferred), len(measured), unmeasured)
 
 
@@ -209,28 +225,49 @@ def calibrate(
 class _Source:
     """Where scores are read from."""
 
-    run: RunLike | None
+    runs: tuple[RunLike | None, ...]
     scores: list[Path]
     cases: PathLike | None
     ledger: LedgerLike
 
+    def load(self) -> list[Scores]:
+        return [scores for run in self.runs for scores in load_scores(run, self.scores, self.cases, self.ledger)]
+
+    def load_provenance(self, scores: Sequence[Scores]) -> list[Provenance]:
+        """Return where each of the scores comes from."""
+        if self.scores:
+            cases = None if self.cases is None else to_path("cases", self.cases)
+            return [read_file_provenance(one, self.scores, cases) for one in scores]
+        found = []
+        for run in self.runs:
+            with open_run(run, self.ledger) as (opened, name):
+                found.append(load_run_provenance(opened, name))
+        return found
+
 
 def _load_data(
-    source: _Source, people: Mapping[str, Ratings], judge: str | None, aspect: str | Sequence[str]
-) -> CalibrationData:
-    """Load the scores of one judge, and choose the ratings of these aspects, or all."""
+    source: _Source, people: Mapping[str, Ratings], judges: Sequence[str], aspect: str | Sequence[str]
+) -> tuple[CalibrationData, list[str]]:
+    """Load the scores of a judge, with those of further judges as features, and choose the ratings of these aspects, or
+    all; also return the names of the further judges."""
     wanted = _to_list(aspect)
     people = {name: ratings for name, ratings in people.items() if not wanted or name in wanted}
-    found = load_scores(source.run, source.scores, source.cases, source.ledger)
-    named = [scores for scores in found if judge is None or scores.name == judge]
-    if len(named) != 1:
-        names = ", ".join(scores.name for scores in found)
-        raise UsageError(f"A calibration is for one judge; say which (--judge or judge=): {names}.")
-    if source.scores:
-        cases = None if source.cases is None else to_path("cases", source.cases)
-        return CalibrationData(people, named[0], read_file_provenance(named[0], source.scores, cases))
-    with open_run(source.run, source.ledger) as (opened, name):
-        return CalibrationData(people, named[0], load_run_provenance(opened, name))
+    found = source.load()
+    by_name = {name: scores for scores in found for name in (scores.name, scores.name.partition(" (")[0])}
+    named = [by_name[judge] for judge in judges if judge in by_name] if judges else found
+    if not named or len(named) < len(judges) or (source.scores and not judges and len(found) > 1):
+        known = ", ".join(scores.name for scores in found)
+        raise UsageError(
+            f"A calibration is for one judge, beside whom others may be named; say which (--judge or judge=): {known}."
+        )
+    provenance = source.load_provenance(named)
+    names = [" + ".join(one.judges) for one in provenance]
+    if len(set(names)) < len(names):
+        raise UsageError(f"Two of the judges have one name, and cannot be told apart later: {', '.join(names)}.")
+    extra: FeatureValues = {}
+    for scores, name in zip(named[1:], names[1:], strict=True):
+        extra = merge_features(extra, list_juror_features(scores, name))
+    return CalibrationData(people, named[0], provenance[0], extra), names[1:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from beholder.api.files import OutputFile, open_output
 from beholder.api.options import Options, RubricLike
@@ -22,7 +23,10 @@ from beholder.reviews import ratings as review_ratings
 from beholder.reviews.ratings import RatingsImport, format_ratings_csv
 from beholder.reviews.review import list_reviews, load_review
 from beholder.rubrics.rubric import Rubric
-from beholder.verdicts.verdict import Verdict
+from beholder.verdicts.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from beholder.statistics.calibration_features import Progress
 
 MAX_LISTED = 10
 
@@ -105,7 +109,7 @@ class ScoreResult:
     It is read once, so that a pipe will do; verdicts are not kept. `summary` reads what is left.
     """
 
-    def __init__(self, rescorers: Sequence[Rescorer], answers: Answers, calibrate: Calibrate) -> None:
+    def __init__(self, rescorers: Sequence[Rescorer], answers: Answers, calibrate: Calibrate | None) -> None:
         self._rescorers, self._answers, self._calibrate = rescorers, answers, calibrate
         self._summary = ScoreSummary()
         self._scored = self._score()
@@ -151,7 +155,16 @@ class ScoreResult:
             recorded = parse_recorded(self._answers, "answers", self._summary.add_malformed)
         for one in recorded:
             judged = [rescorer.verdict(one) for rescorer in self._rescorers]
-            verdicts = self._calibrate([verdict for verdict, _ in judged])
+            verdicts = [verdict for verdict, _ in judged]
+            if self._calibrate is not None:
+                verdicts = [
+                    self._calibrate_valid_part(verdict, rescorer.valid_criteria(one, rubric))
+                    if verdict.outcome is Outcome.INVALID
+                    else verdict
+                    for verdict, rescorer, (_, rubric) in zip(
+                        self._calibrate(verdicts), self._rescorers, judged, strict=True
+                    )
+                ]
             for verdict, (_, rubric) in zip(verdicts, judged, strict=True):
                 self._summary.add(verdict)
                 yield verdict, rubric
@@ -159,6 +172,13 @@ class ScoreResult:
             named = repr(os.fspath(self._answers)) if isinstance(self._answers, str | os.PathLike) else "This"
             first = "".join(f" {sentence}" for sentence in self._summary.first_malformed[:1])
             raise UsageError(f"{named} holds no answer; it should have one JSON object a line.{first}")
+
+    def _calibrate_valid_part(self, verdict: Verdict, valid: Verdict | None) -> Verdict:
+        """Return an invalid verdict with the ratings of those aspects that its valid criteria answer."""
+        if valid is None or self._calibrate is None:
+            return verdict
+        [calibrated] = self._calibrate([valid])
+        return replace(verdict, calibrated=calibrated.calibrated)
 
 
 def score(
@@ -173,7 +193,10 @@ def score(
     not_applicable: str | None = None,
     calibration: str | os.PathLike[str] | None = None,
     features: str | os.PathLike[str] | None = None,
+    cases: str | os.PathLike[str] | None = None,
+    measure: bool = False,
     anyway: bool = False,
+    progress: Progress | None = None,
 ) -> ScoreResult:
     """Score recorded answers again: parse, check, correct and flag them as those of a live judge. Asks nobody.
 
@@ -187,10 +210,13 @@ def score(
         threshold: The score (0 to 1) from which a case passes.
         gates: Findings that fail a case.
         not_applicable: What happens to N/A answers: accept, offer or refuse.
-        calibration: A file of `calibrate`: verdicts then also say how people would rate. There are no images here, so
-            features that are measured on them are missing.
-        features: A file of further numbers for the calibration.
+        calibration: A file of `calibrate`: verdicts then also say how people would rate. Of an invalid answer this is
+            said where the criteria that it takes are valid by themselves.
+        features: A file of further numbers for the calibration, or verdicts of further judges.
+        cases: A case file that names the images of the cases, for `measure`.
+        measure: Measure what the calibration needs on the images of `cases`.
         anyway: Apply the calibration also to another rubric, style or judge than it was fitted for.
+        progress: Called with what is being done, and how much of how much is finished.
 
     Returns:
         The verdicts, to be iterated over once, and their summary. Lines that are no answers are counted there.
@@ -206,22 +232,42 @@ def score(
     rescorers = [
         Rescorer(loaded, setting=setting, style_folders=folders, family=len(rubrics) > 1) for loaded in rubrics
     ]
-    return ScoreResult(rescorers, answers, _make_calibrate(calibration, features, anyway))
+    if measure and (calibration is None or cases is None):
+        raise UsageError(
+            "Measuring is for a calibration (--calibration or calibration=), on the images of a case file (--cases or "
+            "cases=)."
+        )
+    images = Path(cases) if measure and cases is not None else None
+    return ScoreResult(rescorers, answers, _make_calibrate(calibration, features, images, anyway, progress))
 
 
 def _make_calibrate(
-    calibration: str | os.PathLike[str] | None, features: str | os.PathLike[str] | None, anyway: bool
-) -> Calibrate:
-    """Return a function that calibrates the verdicts on one answer, or leaves them as they are without one."""
+    calibration: str | os.PathLike[str] | None,
+    features: str | os.PathLike[str] | None,
+    images: Path | None,
+    anyway: bool,
+    progress: Progress | None,
+) -> Calibrate | None:
+    """Return a function that calibrates the verdicts on one answer; None without a calibration."""
     if calibration is None:
         if features is not None:
             raise UsageError("Features are for a calibration, and none is named (--calibration or calibration=).")
-        return lambda verdicts: verdicts
-    from beholder.statistics.calibration_features import CalibrationApplier, read_features
+        return None
+    from beholder.statistics.calibration_features import (
+        CalibrationApplier,
+        measure_cases,
+        merge_features,
+        read_features,
+    )
+    from beholder.statistics.calibration_task import read_image_cases
     from beholder.verdicts.calibration import load_calibration
 
+    loaded = load_calibration(calibration)
     extra = {} if features is None else read_features(Path(features))
-    return CalibrationApplier(load_calibration(calibration), extra, anyway).to_case
+    if images is not None and loaded.instrument_names:
+        measured, _ = measure_cases(read_image_cases(images), loaded.instrument_names, progress)
+        extra = merge_features(extra, measured)
+    return CalibrationApplier(loaded, extra, anyway).to_case
 
 
 def import_ratings(

@@ -23,7 +23,6 @@ from beholder.cli.options import (
     JudgeScaleOption,
     LedgerOption,
     MapOption,
-    OptionalRun,
     PeopleScaleOption,
     RatingsOrReviews,
     ScoresFiles,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from beholder.statistics.calibration import CalibrationChoice
     from beholder.statistics.calibration_evaluation import CandidateScore
     from beholder.statistics.calibration_features import Progress
+    from beholder.verdicts.calibration import IntervalBand
 
 
 MAX_LISTED = 3
@@ -73,13 +73,22 @@ def print_unmeasured(unmeasured: Mapping[str, str], measured: int) -> None:
 
 
 def calibrate(
-    run: OptionalRun = None,
+    run: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]...",
+            help="A run, by its id, its start, its name or `latest`; of several, what the judges of the others said is "
+            "learned from too.",
+            show_default=False,
+        ),
+    ] = None,
     *,
     ratings: RatingsOrReviews = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write the maps that help.", show_default=False)
     ] = None,
     aspect: AspectOption = None,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Write also maps that do not help.")] = False,
     together: Annotated[
         bool, typer.Option("--together", help="One choice and one decision for all aspects: for few ratings of many.")
     ] = False,
@@ -102,7 +111,12 @@ def calibrate(
         typer.Option(help="The group that says what made an image: else `model`, if there.", show_default=False),
     ] = None,
     scores: ScoresFiles = None,
-    judge: Annotated[str | None, typer.Option(help="Which judge of --scores.", show_default=False)] = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Which judge of --scores; again for others whose numbers are learned from too.", show_default=False
+        ),
+    ] = None,
     cases: CasesFile = None,
     folds: Annotated[int, typer.Option(min=2, help="Into how many parts cases are divided to test maps.")] = 10,
     seed: SeedOption = DEFAULT_SEED,
@@ -113,7 +127,7 @@ def calibrate(
     """Learn the map from what a judge said (and what was measured) to the rating that people would give.
 
     Maps of several kinds are tried on cases that they have not seen. The best is written to -o, if it is surely nearer
-    to people than the judge's own number and than a constant; else nothing is, and the exit code is 1.
+    to people than the judge's own number and than a constant; else nothing is, unless --anyway, and the exit code is 1.
     """
     from beholder.api.calibration import calibrate as calibrate_
     from beholder.api.files import check_output
@@ -125,7 +139,7 @@ def calibrate(
         check_output(output)
     with show_progress() as progress:
         result = calibrate_(
-            run,
+            run or (),
             ratings=ratings,
             aspect=aspect or (),
             together=together,
@@ -139,7 +153,7 @@ def calibrate(
             group=group,
             under_test=under_test,
             scores=scores or (),
-            judge=judge,
+            judge=judge or (),
             cases=cases,
             folds=folds,
             seed=seed,
@@ -148,13 +162,14 @@ def calibrate(
             progress=progress,
         )
     print_unmeasured(result.unmeasured, result.measured)
-    if output is not None and result.helps:
-        result.save(output)
+    writes = output is not None and (result.helps or anyway)
+    if writes and output is not None:
+        result.save(output, anyway=anyway)
     if json_:
-        print_text(json.dumps(result.to_dict() | {"written": str(output) if output and result.helps else None}))
+        print_text(json.dumps(result.to_dict() | {"written": str(output) if writes else None}))
     else:
         _print_results(result.choices, result.notes)
-        _print_written(result.choices, output)
+        _print_written(result.choices, output, anyway)
     raise typer.Exit(0 if result.helps else EXIT_THRESHOLD)
 
 
@@ -215,6 +230,9 @@ def _result_sentences(result: CalibrationChoice) -> list[str]:
     lines = [f"As chosen: {gained}.", result.why if result.helps else f"Not saved: {result.why}"]
     if result.maker_note:
         lines.append(result.maker_note)
+    lines += [f"Not saved: {why}" for why in result.refused.values()]
+    for task in result.tasks if result.helps else ():
+        lines += _describe_bands(task.aspect, result.bands[task.aspect])
     if result.helps and not result.has_intervals:
         lines.append("There are too few groups to say how far people may be from it: its interval is the whole scale.")
     left = {name: why for fitted in result.maps.values() for name, why in fitted.usable.left_out.items()}
@@ -223,11 +241,27 @@ def _result_sentences(result: CalibrationChoice) -> list[str]:
     return lines
 
 
-def _print_written(results: Sequence[CalibrationChoice], output: Path | None) -> None:
-    helped = [result.aspect for result in results if result.helps]
-    if not helped:
-        print_text("Nothing was written: no map is worth having.")
+def _describe_bands(aspect: str, bands: Sequence[IntervalBand]) -> list[str]:
+    """Return a sentence on how much the intervals covered, by the size of the prediction."""
+    parts, start = [], ""
+    for band in bands:
+        where = f"predictions up to {band.up_to:.2f}" if band.up_to is not None else f"above {start}"
+        parts.append(f"{where} {band.covered:.0%} of {band.cases:,} cases")
+        start = "" if band.up_to is None else f"{band.up_to:.2f}"
+    return (
+        [f"80% intervals of {aspect} covered, of cases they were not computed on: {'; '.join(parts)}."] if parts else []
+    )
+
+
+def _print_written(results: Sequence[CalibrationChoice], output: Path | None, anyway: bool) -> None:
+    tasks = [(task.aspect, result.is_worth_having(task)) for result in results for task in result.tasks]
+    helped, useless = ([name for name, helps in tasks if helps is which] for which in (True, False))
+    if output is not None and anyway and useless:
+        print_text(printable(f"Written although no better than without it: {', '.join(useless)}."))
+    if not helped and not (output is not None and anyway):
+        print_text("Nothing was written: no map is worth having. --anyway writes it all the same.")
     elif output is None:
         print_text(f"A map is worth having for {', '.join(helped)}; write it to a file with -o calibration.json.")
     else:
-        print_text(printable(f"Wrote {output} for {', '.join(helped)}; apply it with --calibration {output}."))
+        names = ", ".join([*helped, *useless] if anyway else helped)
+        print_text(printable(f"Wrote {output} for {names}; apply it with --calibration {output}."))

@@ -184,6 +184,12 @@ def score(
     not_applicable: Annotated[str | None, typer.Option(help="N/A answers: accept, offer or refuse.")] = None,
     calibration: CalibrationFile = None,
     features: FeaturesFile = None,
+    cases: Annotated[
+        Path | None, typer.Option("--cases", help="The case file that names the images.", show_default=False)
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure what the calibration needs on the images of --cases.")
+    ] = False,
     anyway: AnywayOption = False,
     full: Annotated[bool, typer.Option("--full", help="Show passed assertions on the cards too.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print verdicts as JSON, one a line.")] = False,
@@ -191,23 +197,28 @@ def score(
 ) -> None:
     """Score recorded answers again and show what was corrected and flagged."""
     from beholder.api.score import score as score_answers
+    from beholder.cli.calibrate import show_progress
     from beholder.cli.output import OutputFormat, print_verdicts
 
     if format_ not in (TABLE, *OutputFormat):
         raise UsageError(f"--format is one of {', '.join((TABLE, *OutputFormat))}, not {format_!r}.")
     form = OutputFormat.JSON if json_ else None if format_ == TABLE else OutputFormat(format_)
-    result = score_answers(
-        answers,
-        rubric,
-        setting=setting,
-        styles=styles or (),
-        threshold=threshold,
-        gates=gate or (),
-        not_applicable=not_applicable,
-        calibration=calibration,
-        features=features,
-        anyway=anyway,
-    )
+    with show_progress() as progress:
+        result = score_answers(
+            answers,
+            rubric,
+            setting=setting,
+            styles=styles or (),
+            threshold=threshold,
+            gates=gate or (),
+            not_applicable=not_applicable,
+            calibration=calibration,
+            features=features,
+            cases=cases,
+            measure=measure,
+            anyway=anyway,
+            progress=progress,
+        )
     if form is not None:
         for verdict, settled in result.with_rubrics():
             print_verdicts([(verdict, settled)], form, full=full)

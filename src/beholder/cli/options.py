@@ -285,7 +285,11 @@ CalibrationFile = Annotated[
 ]
 FeaturesFile = Annotated[
     Path | None,
-    typer.Option("--features", help="Further numbers: CSV or JSONL with case, NAME, …", show_default=False),
+    typer.Option(
+        "--features",
+        help="Further numbers: CSV or JSONL with case, NAME, …; or verdicts of further judges.",
+        show_default=False,
+    ),
 ]
 AnywayOption = Annotated[
     bool,

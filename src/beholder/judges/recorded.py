@@ -23,6 +23,8 @@ from itertools import count
 from pathlib import Path
 from typing import IO
 
+import msgspec
+
 from beholder.cases.case import FieldValue
 from beholder.errors import AnswerError, CaseError, RubricError, UsageError
 from beholder.images.image import Sizing, regular_file
@@ -35,7 +37,7 @@ from beholder.verdicts.answer import Answer, Turn
 from beholder.verdicts.observe import AnswerContext
 from beholder.verdicts.parse import MAX_CHARACTERS, JsonObject, check_answer_length, parse_answer, parse_json_object
 from beholder.verdicts.score import VerdictHeader, score_answer
-from beholder.verdicts.verdict import Outcome, Verdict
+from beholder.verdicts.verdict import CriterionResult, Outcome, Verdict
 
 MAX_PRETTY_CHARACTERS = 2**26  # of a pretty-printed object or list, which is read as a whole
 _INHERITED_FOLDERS = Path("/dev/fd"), Path("/proc/self/fd")  # whose files are those that this process has open
@@ -205,6 +207,21 @@ class Rescorer:
             return header.make_verdict(Outcome.INVALID, recorded.broken), rubric
         measured = recorded.judge == INSTRUMENTS  # the one judge of ours that may abstain
         return score_answer(header, recorded.answer, AnswerContext(family=self._family, may_abstain=measured)), rubric
+
+    def valid_criteria(self, recorded: RecordedAnswer, rubric: Rubric) -> Verdict | None:
+        """Return a verdict of those criteria of an invalid answer that are valid by themselves; `None` without any.
+
+        It is no verdict on the answer: a calibration of what only these criteria answer can still be applied.
+        """
+        header = VerdictHeader(recorded.case, rubric, recorded.judge)
+        keys = [criterion.key for criterion in rubric.criteria]
+        criteria: dict[str, CriterionResult] = {}
+        for criterion in rubric.criteria if not recorded.broken else ():
+            alone = msgspec.structs.replace(rubric, criteria=(criterion,), sisters=(*rubric.sisters, *keys))
+            found = score_answer(replace(header, rubric=alone), recorded.answer, AnswerContext(family=True))
+            if found.outcome is Outcome.SCORED:
+                criteria |= found.criteria
+        return replace(header.make_verdict(Outcome.SCORED), criteria=criteria) if criteria else None
 
     def _composer(self, setting: str) -> Composer:
         if setting not in self._composers:

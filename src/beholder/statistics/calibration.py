@@ -4,12 +4,8 @@
     result = calibrate(task)                        fits every recipe, chooses one, and tests it on unseen cases
     saved = build_document([result], made)          the maps that help, as plain JSON
 
-Candidates are scored on cases that they have not seen (`calibration_evaluation`).
-
-The interval of a calibrated score is conformal: the errors of unseen cases stand for the error of the next case, which
-itself takes a place among them. Plain quantiles leave out that place, and cover 71 % instead of 80 % with ten cases.
-Cases of one group have similar errors, and the next case is of a new group, so that each group has one place, shared
-by its cases (Lee, Barber and Willett 2023).
+Candidates are scored on cases that they have not seen (`calibration_evaluation`), of which the intervals of calibrated
+scores are computed too (`calibration_held_out`).
 
 Calibration files are read and applied in `verdicts.calibration`, since a run applies one to every verdict.
 """
@@ -31,39 +27,22 @@ from beholder.statistics.calibration_evaluation import (
     RAW_JUDGE,
     CandidateEvaluation,
     CandidateScore,
+    MapChoice,
+    Predicted,
     SelectionMeasure,
 )
+from beholder.statistics.calibration_held_out import INTERVAL_COVERAGE, conformal_bands, conformal_bounds
 from beholder.statistics.calibration_recipes import CONSTANT_NAME, RECIPES, CalibrationRecipe, assign_folds
 from beholder.statistics.calibration_task import CalibrationTask, FittedMap
-from beholder.statistics.data import Floats, Ints
-from beholder.verdicts.calibration import CALIBRATION_FORMAT, CALIBRATION_KIND, AspectMap, MapInput, aspect_to_dict
-
-INTERVAL_COVERAGE = 0.8  # of the cases: the share whose mean rating lies within the interval of a calibrated score
-_SHARE_TOLERANCE = 1e-9  # what may be lacking where shares are added up
-
-
-def conformal_bounds(away: Floats, groups: Ints) -> tuple[float, float] | None:
-    """Return what to add to a prediction for the two ends of its interval.
-
-    Args:
-        away: People's mean minus the out-of-fold prediction of each case; nan where there is none.
-        groups: Group of each case.
-
-    Returns:
-        None where there are too few groups (fewer than 9).
-    """
-    known = ~np.isnan(away)
-    _, place, sizes = np.unique(groups[known], return_inverse=True, return_counts=True)
-    share = 1 / (len(sizes) + 1) / sizes[place]
-    ends = []
-    for errors in (-away[known], away[known]):
-        order = np.argsort(errors, kind="stable")
-        enough = np.cumsum(share[order]) >= (1 + INTERVAL_COVERAGE) / 2 - _SHARE_TOLERANCE
-        if not enough.any():
-            return None
-        ends.append(float(errors[order][enough.argmax()]))
-    return -ends[0], ends[1]
-
+from beholder.statistics.data import Floats
+from beholder.verdicts.calibration import (
+    CALIBRATION_FORMAT,
+    CALIBRATION_KIND,
+    AspectMap,
+    IntervalBand,
+    MapInput,
+    aspect_to_dict,
+)
 
 DEFAULT_FOLDS = 10
 
@@ -85,9 +64,13 @@ class CalibrationChoice:
         maker_note: A sentence on what remains of the gain for new makers and photographs.
         learned_makers: Whether nothing remains.
         interval_note: A sentence on how intervals were computed.
-        maps: The fitted maps by aspect; empty where they do not help.
+        maps: The fitted maps by aspect.
+        refused: Aspects that were taken together with others and whose own map is no nearer to people than a constant,
+            each with a sentence.
         error_bounds: By aspect, what to add to a prediction for the interval that covers `INTERVAL_COVERAGE` of the
             ratings; the whole scale where there are too few groups.
+        bands: By aspect, the same by thirds of the prediction; empty where there are too few groups.
+        weight: The weight of the chosen map beside the line through the judge's own number; 1 for the map alone.
     """
 
     tasks: tuple[CalibrationTask, ...]
@@ -102,7 +85,14 @@ class CalibrationChoice:
     learned_makers: bool
     interval_note: str
     maps: Mapping[str, FittedMap] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
     error_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    bands: Mapping[str, tuple[IntervalBand, ...]] = field(default_factory=dict)
+    weight: float = 1.0
+
+    def is_worth_having(self, task: CalibrationTask) -> bool:
+        """Return whether the map of an aspect is saved without being asked for."""
+        return self.helps and task.aspect not in self.refused
 
     @property
     def aspect(self) -> str:
@@ -139,37 +129,67 @@ def calibrate(
     Raises:
         UsageError: All cases are of one group, or the scales of the tasks differ.
     """
-    evaluation = CandidateEvaluation(tasks, recipes, seed, draw_count)
-    fold = assign_folds(evaluation.groups, folds, seed)
-    predictions = evaluation.predict(fold)
-    chosen = evaluation.choose_best(predictions, by)
-    nested, picked = evaluation.predict_nested(predictions, fold, by)
-    rows = evaluation.score({**predictions, AS_CHOSEN: nested}, picked) | {ONE_RATER: evaluation.score_one_rater()}
-    helps, why = _decide_if_it_helps(rows[AS_CHOSEN], chosen, by)
-    neither = evaluation.score_new_makers({CONSTANT_NAME, chosen}, fold)
-    makers, learned = _describe_unseen_makers(chosen, rows, neither, by) if neither else ("", False)
+    evaluation = CandidateEvaluation(tasks, recipes, folds, seed, draw_count)
+    choice = evaluation.choose(by)
+    choices = [evaluation.choose(by, without=int(number)) for number in np.unique(evaluation.fold)]
+    as_chosen = evaluation.predict_as_chosen(choices)
+    predictions = {name: evaluation.predict(MapChoice(name)) for name in recipes}
+    rows = evaluation.score({**predictions, AS_CHOSEN: as_chosen}) | {ONE_RATER: evaluation.score_one_rater()}
+    helps, why = _decide_if_it_helps(rows[AS_CHOSEN], choice, by)
+    unseen: list[dict[str, CandidateScore]] = [{}, {}]
+    if evaluation.maker_count:
+        constant = MapChoice(CONSTANT_NAME)
+        unseen = [
+            evaluation.score(
+                {name: evaluation.predict_new_makers(one, and_photo=and_photo) for name, one in named.items()}
+                | ({AS_CHOSEN: evaluation.predict_as_chosen(choices, new_makers=True)} if and_photo else {})
+            )
+            for named in ({CONSTANT_NAME: constant, choice.recipe: choice},)
+            for and_photo in (False, True)
+        ]
+    makers, learned = _describe_unseen_makers(choice, rows, unseen[1], by) if unseen[1] else ("", False)
+    said = [values for values, _ in as_chosen]
     return CalibrationChoice(
         tasks=tuple(tasks),
         by=by,
-        chosen=chosen,
+        chosen=choice.recipe,
         rows=rows,
-        new_model=evaluation.score_new_makers({CONSTANT_NAME, chosen}),
-        new_model_and_photo=neither,
+        new_model=unseen[0],
+        new_model_and_photo=unseen[1],
         helps=helps,
         why=why,
         maker_note=makers,
         learned_makers=learned,
         interval_note=evaluation.bootstrap.describe(),
-        maps={task.aspect: fitted for task, fitted in zip(tasks, evaluation.fit_to_all(chosen), strict=True)}
-        if helps
-        else {},
-        error_bounds={task.aspect: _bound_errors(task, found) for task, found in zip(tasks, nested, strict=True)},
+        maps={task.aspect: fitted for task, fitted in zip(tasks, evaluation.fit_to_all(choice), strict=True)},
+        refused=_refuse_aspects(tasks, said, evaluation.predict(MapChoice(CONSTANT_NAME))) if len(tasks) > 1 else {},
+        error_bounds={task.aspect: _bound_errors(task, found) for task, found in zip(tasks, said, strict=True)},
+        bands={
+            task.aspect: conformal_bands(
+                found, task.mean, task.group_index, assign_folds(task.group_index, folds, seed)
+            )
+            for task, found in zip(tasks, said, strict=True)
+        },
+        weight=choice.weight,
     )
 
 
-def _decide_if_it_helps(row: CandidateScore, chosen: str, by: SelectionMeasure) -> tuple[bool, str]:
+def _refuse_aspects(
+    tasks: Sequence[CalibrationTask], said: Sequence[Floats], constant: Sequence[Predicted]
+) -> dict[str, str]:
+    """Return the aspects whose map has no less error than a constant, each with a sentence."""
+    refused = {}
+    for task, values, (median, _) in zip(tasks, said, constant, strict=True):
+        error, rival = (float(np.nanmean(np.abs(one - task.mean))) for one in (values, median))
+        if error >= rival:
+            refused[task.aspect] = f"{task.aspect}: the map's error is {error:.3f}, a constant's {rival:.3f}."
+    return refused
+
+
+def _decide_if_it_helps(row: CandidateScore, choice: MapChoice, by: SelectionMeasure) -> tuple[bool, str]:
     gain, against = (row.rho_gain, row.rho) if by is SelectionMeasure.RANK else (row.error_gain, row.constant_gain)
-    if chosen == CONSTANT_NAME:
+    chosen = _name_choice(choice)
+    if choice.recipe == CONSTANT_NAME:
         return False, "A constant is as near to people as anything that was learned from the judge."
     if gain is None or not _is_above_zero(gain):
         return False, f"The chosen map ({chosen}) is not surely nearer to people than the raw judge."
@@ -178,32 +198,36 @@ def _decide_if_it_helps(row: CandidateScore, chosen: str, by: SelectionMeasure) 
     return True, f"The chosen map ({chosen}) is nearer to people than the raw judge and than a constant."
 
 
+def _name_choice(choice: MapChoice) -> str:
+    if choice.weight == 1:
+        return choice.recipe
+    return f"{choice.recipe}, {choice.weight:.0%} of it beside the judge's own number, so that new makers lose nothing"
+
+
 def _is_above_zero(estimate: Interval) -> bool:
     return estimate.low is not None and estimate.low > 0
 
 
 def _describe_unseen_makers(
-    chosen: str, rows: Mapping[str, CandidateScore], unseen: Mapping[str, CandidateScore], by: SelectionMeasure
+    choice: MapChoice, rows: Mapping[str, CandidateScore], unseen: Mapping[str, CandidateScore], by: SelectionMeasure
 ) -> tuple[str, bool]:
     """Describe what remains of the gain for new makers and photographs; also return whether nothing remains."""
     if by is SelectionMeasure.RANK:
-        what, seen, kept = "ρ", rows[chosen].rho.value, unseen[chosen].rho.value
+        what, seen, kept = "ρ", rows[AS_CHOSEN].rho.value, unseen[AS_CHOSEN].rho.value
         without = max(rows[RAW_JUDGE].rho.value or 0.0, 0.0)
         gained, lost = seen is not None and seen > without, kept is None or kept <= without
     else:
-        what, seen, kept = "the error", rows[chosen].error.value, unseen[chosen].error.value
-        rivals = [rows[RAW_JUDGE].error.value, unseen[CONSTANT_NAME].error.value if CONSTANT_NAME in unseen else None]
+        what, seen, kept = "the error", rows[AS_CHOSEN].error.value, unseen[AS_CHOSEN].error.value
+        rivals = [rows[RAW_JUDGE].error.value, unseen[CONSTANT_NAME].error.value]
         without = min((rival for rival in rivals if rival is not None), default=0.0)
         gained, lost = seen is not None and seen < without, kept is None or kept >= without
     first, then = ("not defined" if value is None else f"{value:.3f}" for value in (seen, kept))
-    sentence = f"Where the map has seen other images of the same maker, {what} of {chosen} is {first}; "
+    sentence = f"Where the map has seen other images of the same maker, {what} of {choice.recipe} is {first}; "
     sentence += f"where it has seen neither the maker nor the photograph, {then}"
     if not lost:
-        better = "still better" if _is_surely_better(unseen[chosen], by) else "not surely better"
-        return (
-            f"{sentence}, {better} than without any map ({without:.3f}).{_describe_lost_order(chosen, unseen, by)}",
-            False,
-        )
+        better = "still better" if _is_surely_better(unseen[AS_CHOSEN], by) else "not surely better"
+        return f"{sentence}, {better} than without any map ({without:.3f}).{_describe_lost_order(unseen, by)}", False
+    gained = gained and not (choice.recipe in RECIPES and RECIPES[choice.recipe].raw_only)  # the judge alone
     learned = ": it learned who made the image" if gained else ""
     return f"{sentence}, no better than without any map ({without:.3f}){learned}.", gained
 
@@ -214,9 +238,9 @@ def _is_surely_better(row: CandidateScore, by: SelectionMeasure) -> bool:
     return all(gain is not None and _is_above_zero(gain) for gain in gains)
 
 
-def _describe_lost_order(chosen: str, unseen: Mapping[str, CandidateScore], by: SelectionMeasure) -> str:
+def _describe_lost_order(unseen: Mapping[str, CandidateScore], by: SelectionMeasure) -> str:
     """Return a sentence where a map is closer to people, but orders images of a new maker no better than the judge."""
-    order, judge = unseen[chosen].rho.value, unseen[RAW_JUDGE].rho.value
+    order, judge = unseen[AS_CHOSEN].rho.value, unseen[RAW_JUDGE].rho.value
     if by is SelectionMeasure.RANK or order is None or judge is None or order > judge:
         return ""
     return f" Its order is then no better than the judge's own (ρ {order:.3f} and {judge:.3f})."
@@ -232,18 +256,21 @@ def _full_scale_errors(task: CalibrationTask) -> tuple[float, float]:
     return -width, width
 
 
-def build_document(results: Sequence[CalibrationChoice], made: Mapping[str, object]) -> dict[str, Any]:
+def build_document(
+    results: Sequence[CalibrationChoice], made: Mapping[str, object], *, anyway: bool = False
+) -> dict[str, Any]:
     """Return the maps of all results that help as the JSON values of a calibration file.
 
     Args:
         results: Results of `calibrate`.
         made: Where the maps come from. A verdict must be by one of its `judges` and `rubrics` for them to be applied.
+        anyway: Also the maps that do not help.
     """
     aspects = {
         task.aspect: aspect_to_dict(build_aspect_map(result, task))
         for result in results
-        if result.helps
         for task in result.tasks
+        if anyway or result.is_worth_having(task)
     }
     return {"kind": CALIBRATION_KIND, "format": CALIBRATION_FORMAT, "made": dict(made), "aspects": aspects}
 
@@ -268,6 +295,7 @@ def build_aspect_map(result: CalibrationChoice, task: CalibrationTask) -> Aspect
         high,
         INTERVAL_COVERAGE,
         summarize_task(result, task),
+        result.bands[task.aspect],
     )
 
 

@@ -11,9 +11,11 @@ Differences are paired over the same draws; positive ones favor the map.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -27,14 +29,16 @@ from beholder.statistics.bootstrap import (
     mean_of_defined,
     undefined_estimate,
 )
-from beholder.statistics.calibration_recipes import CONSTANT_NAME, CalibrationRecipe, assign_folds
-from beholder.statistics.calibration_task import (
-    MAX_CROSSED_MAKER_FOLDS,
-    CalibrationTask,
-    FittedMap,
-    fit_map,
-    predict_out_of_fold,
+from beholder.statistics.calibration_held_out import Finish, HeldOutPredictions, predict_out_of_fold
+from beholder.statistics.calibration_recipes import (
+    CONSTANT_NAME,
+    LINE_NAME,
+    RECIPES,
+    CalibrationRecipe,
+    assign_folds,
+    fit_line,
 )
+from beholder.statistics.calibration_task import MAX_CROSSED_MAKER_FOLDS, CalibrationTask, FittedMap, fit_map
 from beholder.statistics.coefficients import BootstrapWeights, WeightsLike, pair_scores, rank_statistics
 from beholder.statistics.data import Bools, Floats, Ints
 from beholder.statistics.raters import rater_distance_statistics, rater_rank_statistics
@@ -83,10 +87,24 @@ def average_statistics(statistics: list[Statistic]) -> Statistic:
 
 SELECTION_FOLDS = 3  # folds within a fold, for the choice
 MAX_NESTED_CASES = 300
+MIN_MAKERS = 3  # from here on a map is chosen by what it says of makers that it has not seen
+CROSSED_FOLDS = 5  # of photographs, where makers are left out as well, which multiplies the maps to fit
+MANY_CASES, CROSSED_FOLDS_OF_MANY = 5_000, 3
+TIE = 1e-9  # a smaller difference between two distances is a rounding error
+WEIGHTS = (1.0, 0.75, 0.5, 0.25)  # of a map, the rest being the line through the judge's own number
 RAW_JUDGE, ONE_RATER, AS_CHOSEN = "the raw judge", "one rater against the others", "as chosen"
 
-Predictions = Mapping[str, Sequence[Floats]]
-"""By candidate, its predictions for each task."""
+Predicted = tuple[Floats, Floats]
+"""What is said of each case, and the number by which it is ordered (`HeldOutPredictions.positions`)."""
+Predictions = Mapping[str, Sequence[Predicted]]
+"""By candidate, what it says for each task."""
+
+
+class MapChoice(NamedTuple):
+    """A recipe, and the weight of its map beside the line through the judge's own number."""
+
+    recipe: str
+    weight: float = 1.0
 
 
 class CandidateScore(
@@ -121,16 +139,29 @@ class CandidateEvaluation:
 
     Folds and draws are over the cases of all tasks; scores of several tasks are means over them.
 
+    Args:
+        tasks: The tasks.
+        recipes: Recipes to try, by name.
+        folds: Number of folds of photographs.
+        seed: Seed of folds and draws.
+        draw_count: Number of bootstrap draws.
+
     Raises:
         UsageError: The tasks' scales differ, or all cases are of one group.
     """
 
     def __init__(
-        self, tasks: Sequence[CalibrationTask], recipes: Mapping[str, CalibrationRecipe], seed: int, draw_count: int
+        self,
+        tasks: Sequence[CalibrationTask],
+        recipes: Mapping[str, CalibrationRecipe],
+        folds: int,
+        seed: int,
+        draw_count: int,
     ) -> None:
         if len({task.scale for task in tasks}) > 1:
             raise UsageError("Aspects that are rated on different scales cannot be taken together; do one at a time.")
-        self.tasks, self.recipes, self.seed = tuple(tasks), dict(recipes), seed
+        self.tasks, self.names, self.seed = tuple(tasks), tuple(recipes), seed
+        self.recipes = {LINE_NAME: RECIPES[LINE_NAME], CONSTANT_NAME: RECIPES[CONSTANT_NAME], **recipes}
         names: dict[str, str] = {}
         for task in tasks:
             names |= dict(zip(task.cases, task.groups or ("",) * len(task.cases), strict=True))
@@ -142,111 +173,158 @@ class CandidateEvaluation:
         if self.bootstrap.group_count < 2:
             raise UsageError("All cases are of one group, so that nothing can be held back to test a map on.")
         self._means = [task.mean for task in tasks]
-        self.judges = [task.judge for task in tasks]
-        self._fitted: dict[str, tuple[FittedMap, ...]] = {}
-
-    def predict(self, fold: Ints, some: Bools | None = None) -> dict[str, list[Floats]]:
-        """Predict each case by maps that saw none of its fold, for each recipe; nan for cases not in `some`."""
-        return self._predict([(fold[rows],) for rows in self._rows], self.recipes, some)
-
-    def _predict(
-        self, folds: Sequence[tuple[Ints, ...]], names: Collection[str], some: Bools | None = None
-    ) -> dict[str, list[Floats]]:
-        """Predict each task by its own divisions of its cases."""
-        return {
-            name: [
-                predict_out_of_fold(task, recipe, *by, rows=None if some is None else some[rows])
-                for (task, rows), by in zip(self._tasks_with_rows(), folds, strict=True)
-            ]
-            for name, recipe in self.recipes.items()
-            if name in names
-        }
-
-    def score_new_makers(self, names: Collection[str], fold: Ints | None = None) -> dict[str, CandidateScore]:
-        """Score recipes on cases by makers that the maps have not seen.
-
-        Without `fold` the maps have seen the same photograph by other makers, with its ratings; with it they have seen
-        neither. Empty where a task does not know the makers, or has only one.
-        """
-        if any(task.makers is None or len(set(task.makers)) < 2 for task in self.tasks):
-            return {}
-        divided: list[tuple[Ints, ...]] = [
-            (task.maker_folds(),) if fold is None else (task.maker_folds(MAX_CROSSED_MAKER_FOLDS), fold[rows])
-            for task, rows in self._tasks_with_rows()
-        ]
-        return self.score(self._predict(divided, names))
-
-    def choose_best(self, predictions: Predictions, by: SelectionMeasure) -> str:
-        """Return the candidate that is closest to people; of equal ones the first, which is the simplest."""
-        distances = {name: self._distance(name, prediction, by) for name, prediction in predictions.items()}
-        return min(distances, key=lambda name: distances[name])
-
-    def predict_nested(
-        self, predictions: Predictions, fold: Ints, by: SelectionMeasure
-    ) -> tuple[list[Floats], set[str]]:
-        """Predict each fold by the recipe that is best without it; also return the recipes that were chosen."""
-        nested = [np.full(len(task.cases), np.nan) for task in self.tasks]
-        picked = set()
-        for number in np.unique(fold):
-            name = self.choose_best(self._predict_without(predictions, fold != number), by)
-            picked.add(name)
-            for values, predicted, rows in zip(nested, predictions[name], self._rows, strict=True):
-                out = fold[rows] == number
-                values[out] = predicted[out]
-        return nested, picked
-
-    def _predict_without(self, predictions: Predictions, some: Bools) -> Predictions:
-        """Predict the cases `some` to choose a recipe by; nan for the others."""
-        if len(some) <= MAX_NESTED_CASES:
-            inner = np.full(len(some), -1, np.int64)
-            inner[some] = assign_folds(self.groups[some], SELECTION_FOLDS, self.seed)
-            return self.predict(inner, some)
-        return {
-            name: [np.where(some[rows], values, np.nan) for values, rows in zip(predicted, self._rows, strict=True)]
-            for name, predicted in predictions.items()
-        }
+        self.judges: list[Predicted] = [(task.judge, task.judge) for task in tasks]
+        self.fold = assign_folds(self.groups, folds, seed)
+        self._by_photo: list[tuple[Ints, ...]] = [(self.fold[rows],) for rows in self._rows]
+        self._predicted: dict[tuple[MapChoice, int], list[Predicted]] = {}
+        self._held_out: dict[tuple[str, int], list[HeldOutPredictions]] = {}
 
     @cached_property
-    def constant_recipes(self) -> frozenset[str]:
-        """Recipes whose map is constant, so that it has no order.
+    def maker_count(self) -> int:
+        """Number of makers; 0 where a task does not know them, or has only one."""
+        counts = [len(set(task.makers or ())) for task in self.tasks]
+        return min(counts) if min(counts) > 1 else 0
 
-        Across folds it would seem to have one, negatively correlated with people: without a fold of high ratings the
-        constant of the others is lower.
-        """
-        return frozenset(
-            name
-            for name in self.recipes
-            if all(
-                np.ptp(task.clip(fitted.predict(task.features))) == 0
-                for task, fitted in zip(self.tasks, self.fit_to_all(name), strict=True)
+    @cached_property
+    def _by_both(self) -> list[tuple[Ints, ...]]:
+        many = len(self.fold) > MANY_CASES
+        photos = assign_folds(self.groups, CROSSED_FOLDS_OF_MANY if many else CROSSED_FOLDS, self.seed)
+        most = CROSSED_FOLDS_OF_MANY if many else MAX_CROSSED_MAKER_FOLDS
+        return [(photos[rows], task.maker_folds(most)) for task, rows in self._tasks_with_rows()]
+
+    @cached_property
+    def _by_maker(self) -> list[tuple[Ints, ...]]:
+        return [(task.maker_folds(),) for task in self.tasks]
+
+    def held_out(self, name: str, division: Sequence[tuple[Ints, ...]]) -> list[HeldOutPredictions]:
+        """Predict each case of each task by maps that saw none of its folds."""
+        key = name, id(division)
+        if key not in self._held_out:
+            self._held_out[key] = [
+                predict_out_of_fold(task, self.recipes[name], *folds)
+                for task, folds in zip(self.tasks, division, strict=True)
+            ]
+        return self._held_out[key]
+
+    def predict(self, choice: MapChoice, division: Sequence[tuple[Ints, ...]] | None = None) -> list[Predicted]:
+        """Return what the finished map of a choice says of cases that it has not seen; by default by photograph."""
+        divided = self._by_photo if division is None else division
+        key = choice, id(divided)  # divisions are kept as long as this object
+        if key not in self._predicted:
+            self._predicted[key] = self._predict(choice, divided)
+        return self._predicted[key]
+
+    def _predict(self, choice: MapChoice, divided: Sequence[tuple[Ints, ...]]) -> list[Predicted]:
+        finish = self.finish(choice)
+        lines = self.held_out(LINE_NAME, divided)
+        found = [
+            finish.predictions(task, map_, line, folds[0])
+            for task, map_, line, folds in zip(
+                self.tasks, self.held_out(choice.recipe, divided), lines, divided, strict=True
             )
-        )
+        ]
+        return [(task.clip(one.values), one.positions(task.scale)) for task, one in zip(self.tasks, found, strict=True)]
 
-    def fit_to_all(self, name: str) -> tuple[FittedMap, ...]:
-        """Return a recipe's map of all cases for each task."""
-        if name not in self._fitted:
-            self._fitted[name] = tuple(fit_map(task, self.recipes[name]) for task in self.tasks)
-        return self._fitted[name]
+    def finish(self, choice: MapChoice) -> Finish:
+        return Finish(choice.weight, snaps=not self.recipes[choice.recipe].raw_only)
 
-    @property
-    def order_preserving(self) -> frozenset[str]:
-        """Recipes that keep the judge's order, and so its ρ.
+    def predict_new_makers(self, choice: MapChoice, *, and_photo: bool) -> list[Predicted]:
+        """Return what the map of a choice says of makers that it has not seen.
 
-        Across folds they would seem to lose some of it, since the shift differs a little from fold to fold.
+        Without `and_photo` the maps have seen the same photograph by other makers, with its ratings; with it they have
+        seen neither.
         """
-        return frozenset(name for name, recipe in self.recipes.items() if recipe.keeps_order)
+        return self.predict(choice, self._by_both if and_photo else self._by_maker)
 
-    def score(self, predictions: Predictions, chosen: Set[str] = frozenset()) -> dict[str, CandidateScore]:
-        """Score predictions and the raw judge; `chosen` are the recipes behind the predictions `AS_CHOSEN`."""
-        candidates = {RAW_JUDGE: self.judges, **predictions}
-        recipes_behind = {name: {name} for name in candidates} | {AS_CHOSEN: set(chosen)}
-        ordered = {
-            name: self.judges if recipes_behind[name] <= self.order_preserving else candidate
-            for name, candidate in candidates.items()
-            if not recipes_behind[name] <= self.constant_recipes
+    def choose(self, by: SelectionMeasure, without: int | None = None) -> MapChoice:
+        """Return the map that is closest to people; of equal ones the first, which is the simplest.
+
+        With enough makers it goes by cases of which the map has seen neither maker nor photograph, in error as in ρ no
+        worse than the judge alone; it may lean towards the judge's own number for that.
+
+        Args:
+            by: What the map is chosen by.
+            without: Choose without this fold.
+        """
+        some = np.ones(len(self.fold), np.bool_) if without is None else self.fold != without
+        if self.maker_count < MIN_MAKERS:
+            found = {name: self._distance(one, by, some) for name, one in self._predict_to_choose(some).items()}
+            return MapChoice(min(found, key=lambda name: found[name]))
+        judge = {measure: self._distance(self.judges, measure, some) for measure in SelectionMeasure}
+        distances = {}
+        for name in self.names:
+            for weight in WEIGHTS[:1] if self.recipes[name].raw_only else WEIGHTS:
+                predicted = self.predict_new_makers(choice := MapChoice(name, weight), and_photo=True)
+                near = {measure: self._distance(predicted, measure, some) for measure in SelectionMeasure}
+                if all(near[one] <= judge[one] + TIE for one in near):
+                    distances[choice] = near[by]
+        # The line keeps the judge's order; a constant, which has none, is what is to be beaten.
+        for fallback in (MapChoice(CONSTANT_NAME), *(() if distances else (MapChoice(LINE_NAME),))):
+            distances[fallback] = self._distance(self.predict_new_makers(fallback, and_photo=True), by, some)
+        return min(distances, key=lambda choice: distances[choice])
+
+    def _predict_to_choose(self, some: Bools) -> Predictions:
+        """Predict the cases `some` to choose a recipe by."""
+        if some.all() or len(some) > MAX_NESTED_CASES:
+            return {name: self.predict(MapChoice(name)) for name in self.names}
+        inner = np.full(len(some), -1, np.int64)
+        inner[some] = assign_folds(self.groups[some], SELECTION_FOLDS, self.seed)
+        found: dict[str, list[Predicted]] = {}
+        for name in self.names:
+            found[name] = []
+            for task, rows in self._tasks_with_rows():
+                held_out = predict_out_of_fold(task, self.recipes[name], inner[rows], rows=some[rows])
+                finished = self.finish(MapChoice(name)).predictions(task, held_out, held_out, inner[rows])
+                found[name].append((task.clip(finished.values), finished.positions(task.scale)))
+        return found
+
+    def predict_as_chosen(self, choices: Sequence[MapChoice], *, new_makers: bool = False) -> list[Predicted]:
+        """Predict each fold by the map that was chosen without it.
+
+        Args:
+            choices: By fold.
+            new_makers: By maps that have not seen its makers either.
+        """
+        predicted = {
+            choice: self.predict_new_makers(choice, and_photo=True) if new_makers else self.predict(choice)
+            for choice in set(choices)
         }
-        rho = {name: list(map(rank_correlation_statistic, one, self._means)) for name, one in ordered.items()}
-        error = {name: list(map(absolute_error_statistic, one, self._means)) for name, one in candidates.items()}
+        found = []
+        for at, rows in enumerate(self._rows):
+            fold = self.fold[rows]
+            values, positions = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+            for number, choice in enumerate(choices):
+                out = fold == number
+                values[out], positions[out] = (side[out] for side in predicted[choice][at])
+            found.append((values, positions))
+        return found
+
+    def fit_to_all(self, choice: MapChoice) -> list[FittedMap]:
+        """Return the finished map of all cases for each task."""
+        fitted, finish = [], self.finish(choice)
+        for task, *held_out in zip(
+            self.tasks,
+            self.held_out(choice.recipe, self._by_photo),
+            self.held_out(LINE_NAME, self._by_photo),
+            strict=True,
+        ):
+            map_ = fit_map(task, self.recipes[choice.recipe])
+            line = fit_map(task, CalibrationRecipe(fit_line, self.recipes[choice.recipe].raw_only))
+            fitted.append(replace(map_, map=finish.apply(task, (map_.map, line.map), (held_out[0], held_out[1]))))
+        return fitted
+
+    def score(self, predictions: Predictions) -> dict[str, CandidateScore]:
+        """Score predictions and the raw judge."""
+        candidates = {RAW_JUDGE: self.judges, **predictions}
+        rho = {
+            name: [rank_correlation_statistic(order, mean) for (_, order), mean in zip(one, self._means, strict=True)]
+            for name, one in candidates.items()
+            if any(np.ptp(order[~np.isnan(order)]) > 0 for _, order in one)
+        }
+        error = {
+            name: [absolute_error_statistic(said, mean) for (said, _), mean in zip(one, self._means, strict=True)]
+            for name, one in candidates.items()
+        }
 
         def statistics(weights: Floats) -> dict[str, Floats]:
             of_tasks = [BootstrapWeights(_select_rows(weights, rows)) for rows in self._rows]
@@ -259,7 +337,8 @@ class CandidateEvaluation:
             )
             found = {f"rho {name}": rho for name, rho in rhos.items()}
             found |= {f"error {name}": error for name, error in errors.items()}
-            found |= {f"rho_gain {name}": rho - rhos[RAW_JUDGE] for name, rho in rhos.items()}
+            if RAW_JUDGE in rhos:
+                found |= {f"rho_gain {name}": rho - rhos[RAW_JUDGE] for name, rho in rhos.items()}
             found |= {f"error_gain {name}": errors[RAW_JUDGE] - error for name, error in errors.items()}
             if CONSTANT_NAME in errors:
                 found |= {f"constant_gain {name}": errors[CONSTANT_NAME] - error for name, error in errors.items()}
@@ -292,14 +371,13 @@ class CandidateEvaluation:
     def _tasks_with_rows(self) -> Iterator[tuple[CalibrationTask, Ints]]:
         return zip(self.tasks, self._rows, strict=True)
 
-    def _distance(self, name: str, predictions: Sequence[Floats], by: SelectionMeasure) -> float:
-        if by is SelectionMeasure.RANK and name == CONSTANT_NAME:
-            return 0.0
+    def _distance(self, predicted: Sequence[Predicted], by: SelectionMeasure, some: Bools) -> float:
+        """Return the mean error, or minus ρ (0 where it is not defined), over the cases `some`."""
         kind = rank_correlation_statistic if by is SelectionMeasure.RANK else absolute_error_statistic
-        ordered = self.judges if by is SelectionMeasure.RANK and name in self.order_preserving else predictions
         measured = []
-        for mean, one, prediction in zip(self._means, ordered, predictions, strict=True):
-            known = ~np.isnan(prediction)
+        for (values, positions), mean, rows in zip(predicted, self._means, self._rows, strict=True):
+            known = ~np.isnan(values) & some[rows]
+            one = positions if by is SelectionMeasure.RANK else values
             value = float(kind(one[known], mean[known])(np.ones((1, int(known.sum()))))[0])
             measured.append((0.0 if np.isnan(value) else -value) if by is SelectionMeasure.RANK else value)
         return float(np.mean(measured))

@@ -2,8 +2,8 @@
 
 A feature's name says how to compute it again from a verdict: a criterion's key, `score` (`RUBRIC.KEY`, `RUBRIC.score`
 with several rubrics), an assertion's id (`Anime/A1` with a style), `spread.KEY` of a jury, `measured.NAME` of a
-verdict, combinations such as `min(a, b)`, `pixels.NAME` for an instrument on the images at 512 px, and `given.NAME` for
-a column of a file.
+verdict, combinations such as `min(a, b)`, `pixels.NAME` for an instrument on the images at 512 px, `juror.JUDGE.NAME`
+for what another judge said, and `given.NAME` for a column of a file.
 
 `CalibrationApplier` applies a calibration to the verdicts of a run, with the features that it needs.
 """
@@ -24,8 +24,15 @@ from beholder.cases.files import read_rows
 from beholder.errors import SetupError, UsageError
 from beholder.images.image import ImageSource
 from beholder.statistics.aspects import find_column
-from beholder.statistics.data import Bools, Column, ColumnKind, Floats, Ints, Scores
-from beholder.verdicts.calibration import Calibration, apply_calibration, load_calibration
+from beholder.statistics.data import Bools, Column, ColumnKind, Floats, Ints, Scores, contains_verdicts, read_scores
+from beholder.verdicts.calibration import (
+    GIVEN_PREFIX,
+    JUROR_PREFIX,
+    Calibration,
+    apply_calibration,
+    juror_name,
+    load_calibration,
+)
 from beholder.verdicts.calibration_maps import Combination, parse_combination
 from beholder.verdicts.verdict import Verdict
 
@@ -42,7 +49,6 @@ FeatureValues = dict[str, dict[str, float]]
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, and how much of how much is finished."""
 
-GIVEN_PREFIX = "given."
 MAX_MISSING_SHARE = 0.5  # a feature that is missing in a larger share of the cases is left out
 
 _COMBINED_WAYS = ("min", "mean")  # of criteria that answer an aspect together, the other way is a feature, too
@@ -153,24 +159,56 @@ def build_features(scores: Scores, raw: Column, extra_features: ExtraFeatures = 
     rows = [extra_features.by_case.get(case, {}) for case in scores.cases]
     for name in dict.fromkeys(name for row in rows for name in row):
         columns[name] = np.array([row.get(name, np.nan) for row in rows])
-    chosen = [
-        name for name in columns if extra_features.names is None or name in extra_features.names or name == raw.name
-    ]
+    columns |= _combine_jurors(columns, [raw, *extra_features.other_columns])
+    allowed = extra_features.names
+    chosen = [name for name in columns if allowed is None or name in allowed or name == raw.name or "(juror." in name]
     return Features(tuple(chosen), np.column_stack([columns[name] for name in chosen]))
 
 
+def _combine_jurors(columns: Mapping[str, Floats], answering: Iterable[Column]) -> dict[str, Floats]:
+    """Return for each further judge the combinations of its numbers that answer the aspects for the main judge."""
+    found: dict[str, Floats] = {}
+    for combined in filter(None, (parse_combination(column.name) for column in answering)):
+        for name in columns:
+            prefix = name.removesuffix(combined.parts[0])
+            parts = [prefix + part for part in combined.parts]
+            if name.startswith(JUROR_PREFIX) and prefix != name and all(part in columns for part in parts):
+                for how in _COMBINED_WAYS:
+                    combination = Combination(how, tuple(parts))
+                    found[str(combination)] = combination.combine([columns[part] for part in parts])
+    return found
+
+
+_SAID_KINDS = (ColumnKind.CRITERION, ColumnKind.OVERALL, ColumnKind.ASSERTION)
+
+
+def list_juror_features(scores: Scores, judge: str) -> FeatureValues:
+    """Return what a further judge said as features by case, under `juror.JUDGE.NAME`."""
+    columns = {juror_name(judge, one.name): one.values for one in scores.columns.values() if one.kind in _SAID_KINDS}
+    return {
+        case: {name: float(values[row]) for name, values in columns.items() if not np.isnan(values[row])}
+        for row, case in enumerate(scores.cases)
+    }
+
+
 def read_features(path: Path) -> dict[str, dict[str, float]]:
-    """Read features from a file with one row per case, CSV or JSONL.
+    """Read features from a file with one row per case, CSV or JSONL; or from verdicts of further judges.
 
     Args:
         path: A file with a column `case`; an empty cell is a missing value, and columns with other texts are ignored.
+            Or verdicts as JSON lines.
 
     Returns:
-        By case, numbers by name `given.NAME`.
+        By case, numbers by name: `given.NAME`, or `juror.JUDGE.NAME`.
 
     Raises:
         UsageError: No column holds numbers.
     """
+    if path.suffix.lower() in (".jsonl", ".ndjson") and contains_verdicts(path):
+        found: FeatureValues = {}
+        for scores in read_scores(path):
+            found = merge_features(found, list_juror_features(scores, scores.name.removesuffix(f" ({path.name})")))
+        return found
     rows: dict[str, Mapping[str, str]] = {}
     for row in read_rows(path, CaseSchema(roles=((),))):
         if row.case is None:

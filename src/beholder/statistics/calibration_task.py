@@ -1,4 +1,4 @@
-"""The data of a calibration: the task for one aspect, fitting, predictions out of fold, and where the data comes from.
+"""The data of a calibration: the task for one aspect, fitting, and where the data comes from.
 
 `Provenance` records the run or files, judge, rubrics and styles that a calibration is for.
 """
@@ -31,11 +31,12 @@ from beholder.statistics.calibration_features import (
     NO_EXTRA_FEATURES,
     ExtraFeatures,
     Features,
+    FeatureValues,
     UsableFeatures,
     build_features,
     select_usable,
 )
-from beholder.statistics.calibration_recipes import CalibrationRecipe, TrainingData, assign_folds, cross_folds
+from beholder.statistics.calibration_recipes import CalibrationRecipe, TrainingData, assign_folds
 from beholder.statistics.data import Bools, Column, ColumnKind, Floats, Ints, Ratings, Scores, select_group
 from beholder.verdicts.calibration import collect_numbers, look_up_number
 from beholder.verdicts.calibration_maps import CalibrationMap, Combination, parse_combination
@@ -94,6 +95,23 @@ class CalibrationTask:
     def maker_folds(self, most: int = MAX_MAKER_FOLDS) -> Ints:
         """Return folds by maker: one fold each, at most `most` folds; a case of unknown maker is a maker of its own."""
         return assign_folds(number_groups(self.makers, len(self.cases)), most, self.seed)
+
+    def select(self, rows: Bools) -> CalibrationTask:
+        """Return some of the cases."""
+        keep = np.flatnonzero(rows).tolist()
+
+        def pick(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+            return None if values is None else tuple(values[row] for row in keep)
+
+        return replace(
+            self,
+            cases=tuple(self.cases[row] for row in keep),
+            features=self.features.select(keep),
+            ratings=self.ratings.for_cases([self.cases[row] for row in keep]),
+            raw=replace(self.raw, values=self.raw.values[keep]),
+            groups=pick(self.groups),
+            makers=pick(self.makers),
+        )
 
     def clip(self, predictions: Floats) -> Floats:
         return np.clip(predictions, *self.scale)
@@ -210,32 +228,6 @@ def fit_map(task: CalibrationTask, recipe: CalibrationRecipe, rows: Bools | None
         task.seed,
     )
     return FittedMap(features.names, usable, recipe.fit(lesson))
-
-
-def predict_out_of_fold(
-    task: CalibrationTask, recipe: CalibrationRecipe, *folds: Ints, rows: Bools | None = None
-) -> Floats:
-    """Predict each case by a map that was fitted without its fold.
-
-    Args:
-        task: The task.
-        recipe: How maps are fitted.
-        folds: One or more divisions of the cases (by photograph, by maker); a map sees none of any fold of the case.
-        rows: Use only these cases.
-
-    Returns:
-        Predictions clipped to the human scale; nan for cases not in `rows`, and where nothing is left to learn from.
-    """
-    predictions = np.full(len(task.cases), np.nan)
-    within = np.ones(len(task.cases), np.bool_) if rows is None else rows
-    cell = cross_folds(*folds)
-    for number in np.unique(cell[within]):
-        out = within & (cell == number)
-        first = int(out.argmax())
-        seen = within & np.logical_and.reduce([fold != fold[first] for fold in folds])
-        if seen.any():
-            predictions[out] = task.clip(fit_map(task, recipe, seen).predict(task.features.select(out)))
-    return predictions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -358,10 +350,15 @@ def read_file_provenance(scores: Scores, files: Sequence[Path], cases: Path | No
             for judge, rubric, version, style in _read_verdict_labels(file):
                 if scores.name in (judge, f"{judge} ({file.name})"):  # a file may hold other judges' verdicts too
                     judges[judge], rubrics[rubric], styles[style] = None, version, None
-    rows = read_rows(cases, CaseSchema(roles=(*PAIR_ROLES, ()))) if cases is not None else ()
-    known = tuple(row.case for row in rows if row.case is not None and len(row.case.images) == 2)
+    known = () if cases is None else read_image_cases(cases)
     source = ", ".join(file.name for file in files)
     return Provenance(source, tuple(judges) or (scores.name,), rubrics, cases=known, styles=tuple(styles))
+
+
+def read_image_cases(path: Path) -> tuple[Case, ...]:
+    """Return the cases of a case file that have two images to compare."""
+    rows = read_rows(path, CaseSchema(roles=(*PAIR_ROLES, ())))
+    return tuple(row.case for row in rows if row.case is not None and len(row.case.images) == 2)
 
 
 def _read_verdict_labels(file: Path) -> list[tuple[str, str, str, str]]:
@@ -393,7 +390,7 @@ class CalibrationData:
     people: Mapping[str, Ratings]
     judged: Scores
     provenance: Provenance
-    extra: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    extra: FeatureValues = field(default_factory=dict)
 
     @property
     def rated_cases(self) -> tuple[Case, ...]:

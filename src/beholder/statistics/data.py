@@ -25,6 +25,7 @@ from beholder.cases.files import read_rows
 from beholder.cases.sources import CaseSource, iter_cases
 from beholder.errors import UsageError
 from beholder.images.image import regular_file
+from beholder.verdicts.calibration import collect_juror_numbers
 from beholder.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def read_scores(path: Path) -> list[Scores]:
     Raises:
         UsageError: Lists the invalid rows.
     """
-    if path.suffix.lower() in _JSON_LINES and _contains_verdicts(path):
+    if path.suffix.lower() in _JSON_LINES and contains_verdicts(path):
         return _read_verdict_scores(path)
     builders: dict[str, _ColumnBuilder] = {}
     for (case, judge, aspect), score in _read_table(path, "judge", "scores").items():
@@ -325,6 +326,8 @@ def _add_measurements(builder: _ColumnBuilder, row: int, verdict: Verdict) -> No
     if verdict.jury is not None:
         for key, spread in verdict.jury.spread.items():
             builder.add(row, f"spread.{key}", ColumnKind.SPREAD, spread)
+        for name, number in collect_juror_numbers(verdict.jury).items():
+            builder.add(row, name, ColumnKind.MEASUREMENT, number)
     for key, value in verdict.measurements.items():
         if isinstance(value, Mapping):
             value = value.get("value")
@@ -510,7 +513,8 @@ def _read_first_object(path: Path) -> dict[str, object]:
     return first_object if isinstance(first_object, dict) else {}
 
 
-def _contains_verdicts(path: Path) -> bool:
+def contains_verdicts(path: Path) -> bool:
+    """Return whether a JSONL file holds verdicts."""
     return {"outcome", "criteria"} <= _read_first_object(path).keys()
 
 

@@ -8,8 +8,11 @@ Calibrated ratings are added beside the raw scores of a verdict and change none 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import math
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +24,7 @@ import msgspec
 from beholder.errors import UsageError
 from beholder.images.image import regular_file
 from beholder.rubrics.rubric import Number
-from beholder.verdicts.verdict import CalibratedRating, Verdict
+from beholder.verdicts.verdict import CalibratedRating, Jury, Verdict
 
 if TYPE_CHECKING:
     from beholder.verdicts.calibration_maps import CalibrationMap
@@ -30,10 +33,13 @@ if TYPE_CHECKING:
 CALIBRATION_KIND, CALIBRATION_FORMAT = "beholder calibration", 1
 MAX_CALIBRATION_BYTES = 32 * 1024 * 1024
 MAX_INPUTS = 2_000
+GIVEN_PREFIX = "given."  # begins the names of inputs that a file holds
 PIXELS_PREFIX = "pixels."  # begins the names of inputs that instruments measure on the images
+JUROR_PREFIX = "juror."  # begins the names of inputs that other judges said
 SHORT_DIGEST_LENGTH = 12
 
 _ANSWER_NUMBERS = {"yes": 1.0, "no": 0.0}
+_COMBINATION_SIGNS = re.compile(r"[(),]")
 _OVERALL_NAMES = ("score", "passed")  # a criterion with one of these keys goes by `KEY.score`
 
 
@@ -44,13 +50,31 @@ class MapInput:
     Attributes:
         name: See `collect_numbers`.
         median: What replaces the number where it is missing, as in the fitting.
-        missing: The share of cases where it was missing in the fitting. What was never missing there (0) may not be
-            missing later.
+        missing: The share of cases where it was missing in the fitting. Of what was never missing there (0), half of
+            what comes from one source may not be missing later.
     """
 
     name: str
     median: float
     missing: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalBand:
+    """The interval of predictions in one band.
+
+    Attributes:
+        up_to: The largest prediction of the band; `None` for the last band, which has no end.
+        low: What is added to a prediction for the lower end of its interval; `high` for the upper end.
+        covered: The share of ratings that such intervals covered, of cases they were not computed on.
+        cases: The number of cases in the band.
+    """
+
+    up_to: float | None
+    low: float
+    high: float
+    covered: float
+    cases: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +87,7 @@ class AspectMap:
         low: What is added to a prediction for the lower end of its interval; `high` for the upper end.
         holds: The share of the cases whose mean rating lies in the interval.
         scores: How well the map did when it was fitted.
+        bands: Intervals by the size of the prediction, in its order; where there are none, one for all.
     """
 
     aspect: str
@@ -74,6 +99,7 @@ class AspectMap:
     high: float
     holds: float
     scores: Mapping[str, object]
+    bands: tuple[IntervalBand, ...] = ()
 
     def rating(self, numbers: Mapping[str, float]) -> tuple[float, float, float]:
         """Return the rating and the ends of its interval, all on the human scale.
@@ -86,7 +112,8 @@ class AspectMap:
         row = np.array([[numbers.get(input_.name, input_.median) for input_ in self.inputs]], np.float64)
         lowest, highest = self.scale
         value = min(max(float(self.map.predict(row)[0]), lowest), highest)
-        return value, min(max(value + self.low, lowest), value), max(min(value + self.high, highest), value)
+        band = next((band for band in self.bands if band.up_to is None or value <= band.up_to), self)
+        return value, min(max(value + band.low, lowest), value), max(min(value + band.high, highest), value)
 
 
 class CalibrationScope(msgspec.Struct, frozen=True):
@@ -188,7 +215,8 @@ def aspect_to_dict(aspect: AspectMap) -> dict[str, object]:
     return {
         "scale": list(aspect.scale),
         "raw": aspect.raw,
-        "interval": {"holds": aspect.holds, "low": aspect.low, "high": aspect.high},
+        "interval": {"holds": aspect.holds, "low": aspect.low, "high": aspect.high}
+        | ({"bands": [asdict(band) for band in aspect.bands]} if aspect.bands else {}),
         "scores": dict(aspect.scores),
         "inputs": [asdict(input_) for input_ in aspect.inputs],
         "map": map_to_dict(aspect.map),
@@ -199,6 +227,7 @@ class _IntervalRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     holds: float
     low: float
     high: float
+    bands: list[IntervalBand] = []
 
 
 class _AspectRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -228,6 +257,9 @@ def _parse_aspect(name: str, values: object) -> AspectMap:
         )
     if not record.scale[0] < record.scale[1] or not record.interval.low <= record.interval.high:
         raise UsageError(f"Its aspect {name[:60]!r} has a scale or an interval that ends before it begins.")
+    ends = [math.inf if band.up_to is None else band.up_to for band in record.interval.bands]
+    if ends != sorted(set(ends)) or any(band.low > band.high for band in record.interval.bands):
+        raise UsageError(f"Its aspect {name[:60]!r} has bands that do not rise, or one that ends before it begins.")
     return AspectMap(
         name,
         record.scale,
@@ -238,6 +270,7 @@ def _parse_aspect(name: str, values: object) -> AspectMap:
         record.interval.high,
         record.interval.holds,
         record.scores,
+        tuple(record.interval.bands),
     )
 
 
@@ -246,7 +279,8 @@ def collect_numbers(verdicts: Sequence[Verdict]) -> dict[str, float]:
 
     An assertion goes by `STYLE/ID`, since `A1` of another style asks something else. A criterion goes by its key and by
     `RUBRIC.KEY`, the overall score by `score` and `RUBRIC.score`; where several of the verdicts have one of that name,
-    by the longer name alone. The spread of a jury is `spread.KEY`, a measurement `measured.NAME`.
+    by the longer name alone. The spread of a jury is `spread.KEY`, what one of its judges said `juror.JUDGE.KEY`, a
+    measurement `measured.NAME`.
     """
     numbers: dict[str, Number | bool | None] = {}
     key_counts = Counter(key for verdict in verdicts for key in verdict.criteria)
@@ -264,11 +298,27 @@ def collect_numbers(verdicts: Sequence[Verdict]) -> dict[str, float]:
             numbers["score"] = verdict.score
         if verdict.jury is not None:
             numbers |= {f"spread.{key}": spread for key, spread in verdict.jury.spread.items()}
+            numbers |= collect_juror_numbers(verdict.jury)
         for key, value in verdict.measurements.items():
             measured = value.get("value") if isinstance(value, Mapping) else value
             if isinstance(measured, int | float):
                 numbers[f"measured.{key}"] = measured
     return {name: float(number) for name, number in numbers.items() if number is not None}
+
+
+def juror_name(judge: str, key: str) -> str:
+    """Return the name of what one of several judges said: `juror.JUDGE.KEY`, without the signs of a combination."""
+    return f"{JUROR_PREFIX}{_COMBINATION_SIGNS.sub('_', judge)}.{key}"
+
+
+def collect_juror_numbers(jury: Jury) -> dict[str, float]:
+    """Return what each judge of a jury said, by name; of several samples of one judge the mean."""
+    found: dict[str, list[float]] = {}
+    for juror in jury.jurors if len({juror.judge for juror in jury.jurors}) > 1 else ():
+        for key, score in juror.criteria.items():
+            if score is not None:
+                found.setdefault(juror_name(juror.judge, key), []).append(float(score))
+    return {name: sum(scores) / len(scores) for name, scores in found.items()}
 
 
 def look_up_number(name: str, numbers: Mapping[str, float]) -> float | None:
@@ -334,14 +384,42 @@ def _rate_aspect(
     names = [input_.name for input_ in aspect.inputs]
     known = {name: number for name in names if (number := look_up_number(name, numbers)) is not None}
     missing = [input_ for input_ in aspect.inputs if input_.name not in known]
-    needed = [input_.name for input_ in missing if not input_.missing]
-    why = misfit
-    if not why and needed:
-        more = f" and {len(needed) - 3} more" if len(needed) > 3 else ""
-        why = f"{', '.join(needed[:3])}{more} is missing here, which the map needs"
+    why = misfit or _explain_gap(aspect, missing)
     if why:
         return CalibratedRating(None, None, None, aspect.scale, raw, digest, why)
     value, low, high = aspect.rating(known)
     return CalibratedRating(
         value, low, high, aspect.scale, raw, digest, filled=tuple(input_.name for input_ in missing)
     )
+
+
+def _explain_gap(aspect: AspectMap, missing: Sequence[MapInput]) -> str:
+    """Return why a rating cannot be predicted without these inputs; empty where medians can stand in for them.
+
+    A few gaps do little harm. But where half of what one judge said, or of what was measured, is missing that never was
+    in the fitting, that judge was not asked, or nothing was measured.
+    """
+    sizes = Counter(_name_source(input_.name) for input_ in aspect.inputs)
+    for source, names in itertools.groupby(
+        sorted((one.name for one in missing if not one.missing and not _is_overall(one.name)), key=_name_source),
+        _name_source,
+    ):
+        needed = list(names)
+        if 2 * len(needed) >= sizes[source]:
+            more = f" and {len(needed) - 3} more" if len(needed) > 3 else ""
+            return f"{', '.join(needed[:3])}{more} is missing here, which the map needs"
+    return ""
+
+
+def _is_overall(name: str) -> bool:
+    """Return whether an input is a rubric's overall score, which tells nothing that its criteria do not."""
+    return name == "score" or name.endswith(".score")
+
+
+def _name_source(name: str) -> str:
+    """Return where an input comes from: another judge, the pixels, a file of features; empty for the verdict itself."""
+    if PIXELS_PREFIX in name:
+        return PIXELS_PREFIX
+    if JUROR_PREFIX in name:
+        return JUROR_PREFIX + name.partition(JUROR_PREFIX)[2].partition(".")[0]
+    return GIVEN_PREFIX if GIVEN_PREFIX in name else ""
