@@ -108,7 +108,7 @@ def mask_inside(matrix: Matrix, shape: tuple[int, ...], other: tuple[int, ...]) 
     """Return which pixels of before (of `shape`) have their point inside after (of shape `other`)."""
     x, y = np.arange(shape[1]), np.arange(shape[0])[:, None]
     (a, b, c), (d, e, f) = matrix
-    # Without a turn, a row and a column decide for all: that is nearly always so, and takes no time.
+    # Without a turn, one row and one column decide for all pixels.
     u = a * x + b * y + c if b else a * x + c
     v = d * x + e * y + f if d else e * y + f
     slack = 1e-3

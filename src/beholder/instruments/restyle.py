@@ -308,7 +308,7 @@ def _compute_directions(gray: Floats) -> tuple[Floats, Floats]:
 def _center_field(part: Floats, weight: Bools | None) -> Floats:
     """Subtract the mean where the weight is; `None` is everywhere."""
     if weight is None:
-        return part - part.mean()
+        return np.asarray(part - part.mean(), np.float32)
     return (part - part[weight].mean()) * weight if weight.any() else np.zeros_like(part)
 
 

@@ -32,7 +32,6 @@ T = TypeVar("T")
 
 LENGTH_BYTES = 8
 END_S = 10.0  # how long a worker that was told to exit may take
-PIPE_BYTES = 1 << 20  # the most that Linux allows every user
 # There is a process for each core. OpenBLAS would start a thread on every core in each of them, and spend 0.1 s on
 # waiting there.
 _ONE_THREAD = {"OPENCV_FOR_THREADS_NUM": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -68,7 +67,6 @@ class WorkerProcess:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._replies = self._process.stdin, self._process.stdout
-        _enlarge_pipe(self._requests)
         self._started = False
         self.pid = self._process.pid
         _workers.add(self)
@@ -284,16 +282,6 @@ def _run_request(request: bytes) -> bytes:
             return reply
         except Exception:
             return pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
-
-
-def _enlarge_pipe(file: IO[bytes]) -> None:
-    """Let a pair of photographs be written at once, not in twelve pieces for each of which both processes wake up: half
-    the time, and a third less CPU."""
-    if sys.platform == "linux":
-        import fcntl
-
-        with suppress(OSError):  # this user has too many pipes of that size
-            fcntl.fcntl(file.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 def _write_message(file: IO[bytes], message: bytes) -> None:
