@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
 from support.scripts import PATIENCE_S
 
@@ -36,7 +38,7 @@ def test_a_crash_ends_with_70_and_says_how_to_report_it(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "beholder_broken", raising=False)
-    (tmp_path / "photo.png").write_bytes(b"")
+    cv2.imwrite(str(tmp_path / "photo.png"), np.zeros((8, 8, 3), np.uint8))
     asked = "judge description photo.png --set input=a --set output=b --set expected_output=c --judge broken:x"
     code, out, said = carried_out(asked.split())
     assert (code, out) == (70, "")

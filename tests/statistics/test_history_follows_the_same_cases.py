@@ -83,7 +83,7 @@ def test_strangers_have_no_difference_and_no_trend() -> None:
 
 def test_an_unknown_column_or_group_lists_those_there_are() -> None:
     runs = [scores("a", np.ones(5))]
-    with pytest.raises(UsageError, match="'clarity'; there are: score"):
+    with pytest.raises(UsageError, match="'clarity' to follow; there are: score"):
         analyze_history(runs, ["clarity"])
     with pytest.raises(UsageError, match="'model'; there are: source"):
         analyze_history(runs, group="model")

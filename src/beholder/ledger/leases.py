@@ -34,6 +34,7 @@ from beholder.verdicts.verdict import ANSWERED_OUTCOMES
 HEARTBEATS_PER_LEASE = 4
 MISSED_PART = 2  # a worker that has not reached the server for this part of its lease has missed heartbeats
 OUTAGE_PATIENCE_S = 120.0  # how long a worker tries to reach a server that does not answer, before it gives up
+RETURN_S = 20.0  # how soon after an outage a worker is back: it tries every 5 s
 CALLS_PER_GRANT = 8  # calls for which money is reserved at a time: more is lost when a process is killed
 
 _W, _L, _V, _R = schema.workers.c, schema.leases.c, schema.verdicts.c, schema.runs.c
@@ -100,13 +101,13 @@ def claim_leases(
 
     Leases of others count as expired only if they had when this worker last sent its heartbeat, with `lease_s`: later
     the server may have been away, for all of them. It may also have been away before this worker joined: whose lease
-    expired just before that has one lease of time to come back, unless it must have given up by then.
+    expired just before that has `RETURN_S` (or one lease, if that is less) to come back.
     """
     asked = {(storable_text(case), rubric): (case, rubric) for case, rubric in wanted}
-    own = select(_W.since, _W.until - lease_s).where(_W.run == run, _W.holder == holder)
-    since, seen = connection.execute(own).one_or_none() or (0.0, 0.0)
+    own = select(_W.since, _W.until - lease_s, database_time_s()).where(_W.run == run, _W.holder == holder)
+    since, seen, now = connection.execute(own).one_or_none() or (0.0, 0.0, 0.0)
     in_time = _W.until >= seen
-    if seen < since + lease_s:
+    if now < since + min(lease_s, RETURN_S):
         in_time = or_(in_time, _W.until.between(since - OUTAGE_PATIENCE_S, since))
     alive = select(_W.holder).where(_W.run == run, in_time)
     mine: set[VerdictKey] = set()
