@@ -11,7 +11,7 @@ from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import Ridge
 
-from beholder.statistics.calibration_held_out import Finish, predict_out_of_fold
+from beholder.statistics.calibration_held_out import MapFinish, predict_out_of_fold
 from beholder.statistics.calibration_recipes import (
     FOREST_SETTINGS,
     MAX_TREE_CASES,
@@ -130,7 +130,7 @@ def test_ends_keep_the_ties_that_people_have_at_the_end_of_their_scale() -> None
     made = build_task(judged, rated, judged.columns["raw"], TaskOptions(scale=(0.0, 1.0)))
     recipe, fold = RECIPES["linear"], assign_folds(made.group_index, 5)
     held_out = predict_out_of_fold(made, recipe, fold)
-    fitted = Finish(snaps=True).apply(made, (fit_map(made, recipe).map,) * 2, (held_out, held_out))
+    fitted = MapFinish(snaps=True).apply(made, (fit_map(made, recipe).map,) * 2, (held_out, held_out))
     assert isinstance(fitted, SnapToEndsMap)
     said = fitted.predict(np.array([[0.5], [1.0], [9.0]]))
     assert fitted.under is not None
@@ -138,7 +138,7 @@ def test_ends_keep_the_ties_that_people_have_at_the_end_of_their_scale() -> None
     assert said[0] == said[1] == 0
     assert said[2] > 0.5
     # Ties are ties whichever fold's map says so.
-    tied = Finish(snaps=True).predictions(made, held_out, held_out, fold)
+    tied = MapFinish(snaps=True).predictions(made, held_out, held_out, fold)
     assert (tied.positions(made.scale)[tied.values == 0] == 0).all()
     assert (tied.values == 0).sum() > 100
 

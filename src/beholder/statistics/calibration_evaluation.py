@@ -29,7 +29,7 @@ from beholder.statistics.bootstrap import (
     mean_of_defined,
     undefined_estimate,
 )
-from beholder.statistics.calibration_held_out import Finish, HeldOutPredictions, predict_out_of_fold
+from beholder.statistics.calibration_held_out import HeldOutPredictions, MapFinish, predict_out_of_fold
 from beholder.statistics.calibration_recipes import (
     CONSTANT_NAME,
     LINE_NAME,
@@ -225,8 +225,8 @@ class CandidateEvaluation:
         ]
         return [(task.clip(one.values), one.positions(task.scale)) for task, one in zip(self.tasks, found, strict=True)]
 
-    def finish(self, choice: MapChoice) -> Finish:
-        return Finish(choice.weight, snaps=not self.recipes[choice.recipe].raw_only)
+    def finish(self, choice: MapChoice) -> MapFinish:
+        return MapFinish(choice.weight, snaps=not self.recipes[choice.recipe].raw_only)
 
     def predict_new_makers(self, choice: MapChoice, *, and_photo: bool) -> list[Predicted]:
         """Return what the map of a choice says of makers that it has not seen.
@@ -259,7 +259,8 @@ class CandidateEvaluation:
                 if all(near[one] <= judge[one] + TIE for one in near):
                     distances[choice] = near[by]
         # The line keeps the judge's order; a constant, which has none, is what is to be beaten.
-        for fallback in (MapChoice(CONSTANT_NAME), *(() if distances else (MapChoice(LINE_NAME),))):
+        lost = not distances and set(self.names) > {CONSTANT_NAME}
+        for fallback in (MapChoice(CONSTANT_NAME), *((MapChoice(LINE_NAME),) if lost else ())):
             distances[fallback] = self._distance(self.predict_new_makers(fallback, and_photo=True), by, some)
         return min(distances, key=lambda choice: distances[choice])
 

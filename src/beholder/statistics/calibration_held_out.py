@@ -5,7 +5,7 @@ different folds are different maps. Without a fold of high ratings the others' m
 over folds are correlated negatively with people even of a judge that knows nothing (ρ −.11 to −.29). Therefore ρ is of
 `HeldOutPredictions.positions`: where each prediction stands among what the very same map says of all cases.
 
-A map is finished by what held-out predictions say of it (`Finish`): how far it leans towards the judge's own number,
+A map is finished by what held-out predictions say of it (`MapFinish`): how far it leans towards the judge's own number,
 and from where on it predicts an end of the human scale.
 
 The interval of a calibrated score is conformal: the errors of unseen cases stand for the error of the next case, which
@@ -100,7 +100,7 @@ def predict_out_of_fold(
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class MapFinish:
     """What is done to a fitted map.
 
     Attributes:
@@ -115,7 +115,7 @@ class Finish:
     def predictions(
         self, task: CalibrationTask, map_: HeldOutPredictions, line: HeldOutPredictions, fold: Ints
     ) -> HeldOutPredictions:
-        """Finish held-out predictions; for each fold the ends are found on the others."""
+        """MapFinish held-out predictions; for each fold the ends are found on the others."""
         mixed = self._mix(map_, line)
         if not self.snaps or not np.isin(task.mean, task.scale).any():
             return mixed
