@@ -115,7 +115,7 @@ class MapFinish:
     def predictions(
         self, task: CalibrationTask, map_: HeldOutPredictions, line: HeldOutPredictions, fold: Ints
     ) -> HeldOutPredictions:
-        """MapFinish held-out predictions; for each fold the ends are found on the others."""
+        """Finish held-out predictions; for each fold the ends are found on the others."""
         mixed = self._mix(map_, line)
         if not self.snaps or not np.isin(task.mean, task.scale).any():
             return mixed
