@@ -369,6 +369,21 @@ SAID_OF_A_LIST = [
 ]
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"regions": [{"region": "sky", "has_hallucinations": False}, {"region": "arm", "has_hallucinations": True}]},
+        {"sentences": [{"hallucination": "no"}, {"hallucination": "yes"}]},
+        {"per_region": {"sky": {"hallucination_count": 0}, "arm": {"hallucination_count": 1}}},
+    ],
+)
+def test_what_is_said_of_a_part_is_not_said_of_the_whole(
+    parts: dict[str, Any], verdict: Judge, description: Answer
+) -> None:
+    answer = description((0.9, 0.9, 0.9, 0.9), hallucinations=["a third hand"]) | parts
+    assert verdict("description", answer).scored
+
+
 @pytest.mark.parametrize(("name", "value", "says"), SAID_OF_A_LIST)
 @pytest.mark.parametrize("inside", ["", "findings", "summary", "criteria.visual_accuracy", "analysis"])
 @pytest.mark.parametrize("gates", [(GateRule(finding="hallucinations"),), ()])

@@ -189,7 +189,10 @@ def list_near_findings(blocks: Iterable[Block], key: str, keys: Collection[str])
 def list_length_claims(
     document: Mapping[str, object], keys: Collection[str], skip: Collection[str]
 ) -> dict[str, list[Given]]:
-    """Return, by finding, what the answer says at any depth under a name with the words of that finding, but no list.
+    """Return, by finding, what the answer says of it under a name with its words, such as `has_hallucinations`.
+
+    Only at the top level, in objects there, and in those of the criteria: what stands deeper, or in a list, may speak
+    of one part of the image.
 
     Args:
         document: The answer, with its keys in plain spelling.
@@ -197,19 +200,16 @@ def list_length_claims(
         skip: Objects at the top level that are not looked into.
     """
     claims: dict[str, list[Given]] = {key: [] for key in keys}
-
-    def take(place: str, name: str, value: object) -> None:
-        if (
-            name not in claims
-            and isinstance(value, str | int | float | Decimal)
-            and (key := _find_key_inside(name, keys))
-        ):
-            claims[key].append((place, value))
-
-    for top, block in document.items():
-        take(top, top, block)
-        for place, name, value in walk_values(top, block, ()) if top not in skip else ():
-            take(f"{place}.{name}", name, value)
+    blocks = [(f"{top}.", block) for top, block in document.items() if isinstance(block, Mapping) and top not in skip]
+    for container in CONTAINERS:
+        block = document.get(container)
+        inner = block.items() if isinstance(block, Mapping) else ()
+        blocks += [(f"{container}.{name}.", one) for name, one in inner if isinstance(one, Mapping)]
+    for prefix, block in [("", document), *blocks]:
+        for name, value in ((normalize_key(name), value) for name, value in block.items()):
+            is_plain = name not in claims and isinstance(value, str | int | float | Decimal)
+            if is_plain and (key := _find_key_inside(name, keys)):
+                claims[key].append((prefix + name, value))
     return claims
 
 
