@@ -28,7 +28,7 @@ from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 from beholder.statistics.agreement import AgreementOptions, JudgeAgreement, ratings_from_scores
 from beholder.statistics.agreement import agree as agree_scores
 from beholder.statistics.aspects import Scale, parse_scales
-from beholder.statistics.bootstrap import CONFIDENCE_LEVEL, omit_keys, to_json_values
+from beholder.statistics.bootstrap import CONFIDENCE_LEVEL, to_json_values
 from beholder.statistics.comparison import DEFAULT_TOP_CASES, Comparison, ComparisonOptions, compare_runs
 from beholder.statistics.comparison import compare as compare_scores
 from beholder.statistics.data import (
@@ -146,7 +146,7 @@ class History:
         """Return what `beholder history --json` prints."""
         return {
             "runs": [{"run": run.id, "name": run.name, "created": run.created.isoformat()} for run in self.runs],
-            "lines": [omit_keys(to_json_values(line), ("detectable",)) for line in self.lines],
+            "lines": [to_json_values(line) for line in self.lines],
             "warnings": list(self.warnings),
         }
 

@@ -32,7 +32,7 @@ from beholder.statistics.aspects import (
     match_aspects,
     rescale,
 )
-from beholder.statistics.bootstrap import ClusterBootstrap, Interval, omit_keys, to_json_values, undefined_estimate
+from beholder.statistics.bootstrap import ClusterBootstrap, Interval, to_json_values, undefined_estimate
 from beholder.statistics.claims import (
     AnswerVariety,
     compute_rank_p_values,
@@ -68,7 +68,6 @@ from beholder.statistics.raters import (
 from beholder.statistics.sentences import describe_data, describe_rank_bins, explain_no_shared_cases, explain_undefined
 
 AVERAGED_STATISTICS = ("mae", "constant", "difference")
-_NOT_IN_JSON = ("rated_by_several", "judge_answers", "reference_answers", "p_holm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +199,7 @@ class JudgeAgreement(msgspec.Struct, frozen=True):
     intervals: str
 
     def to_dict(self) -> dict[str, object]:
-        criteria = [omit_keys(to_json_values(criterion), _NOT_IN_JSON) for criterion in self.criteria]
-        return to_json_values(self) | {"criteria": criteria}
+        return to_json_values(self)
 
 
 def agree(

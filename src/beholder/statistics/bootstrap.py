@@ -75,11 +75,6 @@ def to_json_values(result: msgspec.Struct) -> dict[str, object]:
     return values
 
 
-def omit_keys(values: dict[str, object], keys: Sequence[str]) -> dict[str, object]:
-    """Return JSON values without keys that sentences use: the keys of `--json` are those that programs rely on."""
-    return {key: value for key, value in values.items() if key not in keys}
-
-
 def undefined_estimate(why: str) -> Interval:
     """Return an estimate without a value, with the reason."""
     return Interval(None, why=why)

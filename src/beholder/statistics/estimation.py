@@ -36,7 +36,7 @@ from beholder.statistics.aspects import (
     match_aspects,
     rescale,
 )
-from beholder.statistics.bootstrap import Interval, number_groups, omit_keys, t_cdf, to_json_values, undefined_estimate
+from beholder.statistics.bootstrap import Interval, number_groups, t_cdf, to_json_values, undefined_estimate
 from beholder.statistics.data import Bools, Column, ColumnKind, Floats, Ints, Ratings, Scores, select_group
 from beholder.statistics.regression import (
     MIN_RATED_GROUPS,
@@ -373,7 +373,7 @@ class AspectEstimate:
 
     def to_dict(self) -> dict[str, object]:
         names = {"judge": self.judge, "aspect": self.aspect, "column": self.column}
-        values = names | omit_keys(to_json_values(self.estimated), ("bias_rated_only", "bias_cases"))
+        values = names | to_json_values(self.estimated)
         if self.estimated.correction is not None:
             corrected = to_json_values(self.estimated.correction)
             del corrected["rate"]
