@@ -55,6 +55,17 @@ def test_votes_on_one_photograph_are_one_piece_of_evidence() -> None:
     assert board["a"].rating.why == "no interval: 2 groups of votes cannot tell; it takes 6"
 
 
+@pytest.mark.parametrize("words", [["model_a"], ["tie"], ["model_a", "model_a"], ["model_a", "model_b"]])
+@pytest.mark.parametrize("position", [False, True])
+def test_votes_of_one_group_have_no_intervals(words: list[str], position: bool) -> None:
+    rows = [{"model_a": "a", "model_b": "b", "winner": word, "case": "1"} for word in words]
+    board = beholder.fit_arena(rows, position=position, draws=200)
+    assert board.interval_note == "There are no intervals: all votes are of one group."
+    assert board["a"].rating.low is None
+    assert board["a"].win_rate.low is None
+    assert board.gate("a > b").status == "undecided"
+
+
 def test_a_model_that_never_lost_has_a_prior_and_no_interval() -> None:
     board = beholder.fit_arena(votes("a", "b", 20, 0) + votes("b", "c", 12, 8) + votes("a", "c", 20, 0), draws=200)
     text = " ".join(board.notes)

@@ -88,7 +88,8 @@ def fit_davidson(
         prior: Use the prior for all draws; otherwise for those only that need it.
     """
     step = max(1, _CELLS_PER_BLOCK // max(1, len(design.first)))
-    parts = [_fit_block(design, counts[at : at + step], start, prior=prior) for at in range(0, len(counts), step)]
+    starts = range(0, max(1, len(counts)), step)  # no draws are one empty block
+    parts = [_fit_block(design, counts[at : at + step], start, prior=prior) for at in starts]
     return DavidsonFit(
         np.concatenate([part.strengths for part in parts]),
         np.concatenate([part.tie for part in parts]),
