@@ -116,6 +116,29 @@ def test_a_lean_to_the_first_is_found_and_does_not_count_for_a_model() -> None:
     assert fitted.position.excludes_zero
 
 
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (votes("a", "b", 30, 0) + votes("b", "a", 20, 0), "The first shown always won:"),
+        (votes("a", "b", 30, 0, 5) + votes("b", "a", 20, 0, 5), "The first shown always won or tied:"),
+        (votes("a", "b", 0, 30) + votes("b", "a", 0, 20), "The second shown always won:"),
+        (votes("a", "b", 30, 0), "The first shown always won:"),  # with a prior
+        (votes("a", "b", 30, 2) + votes("b", "a", 20, 2), " draws: with the position fitted"),
+        (votes("a", "b", 30, 0) + votes("b", "a", 10, 10), "The advantage of the position has no bound:"),
+    ],
+)
+def test_where_the_first_always_wins_no_model_is_better(rows: list[Row], said: str) -> None:
+    board = beholder.fit_arena(rows, position=True, draws=400)
+    assert any(said in note for note in board.notes), board.notes
+    pair = board.compare("a", "b")
+    assert (pair.difference.low, pair.probability.low, pair.better) == (None, None, "")
+    assert board["a"].rating.low is None
+    assert board.position is not None
+    assert board.position.low is None
+    assert board.gate("a > b").status == "undecided"
+    assert board.gate("b > a").status == "undecided"
+
+
 def test_the_same_seed_gives_the_same_board() -> None:
     rows = votes("a", "b", 30, 20, 5)
     assert (

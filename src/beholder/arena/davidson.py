@@ -75,6 +75,11 @@ class DavidsonFit:
     position: Floats
     with_prior: Bools
 
+    @property
+    def position_at_bound(self) -> Bools:
+        """Whether γ of a draw has no finite maximum: strengths are then what the last step left."""
+        return np.abs(self.position) >= _BOUND
+
 
 def fit_davidson(
     design: PairDesign, counts: Floats, start: DavidsonFit | None = None, *, prior: bool = False
