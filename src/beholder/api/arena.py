@@ -152,6 +152,7 @@ def agree_arena(
     """Say how far judges vote as people do on the same pairs, and how far people agree among themselves.
 
     Votes are matched by `case` (or `id`) and models, in whichever order these were shown; models need not be named.
+    Two outputs without names, or of one model, are told apart by their columns, model_a and model_b.
 
     Args:
         votes: The votes of judges; `judge` tells several apart.
