@@ -175,6 +175,20 @@ def test_a_name_may_hold_the_sign_of_a_condition() -> None:
     assert board.gate("v1>v2 > base").status == "passed"
 
 
+@pytest.mark.parametrize("rating", [50_001, -50_001, 1e9, 1e300, float("inf")])
+def test_an_anchor_far_out_is_refused(rating: float) -> None:
+    with pytest.raises(UsageError, match="from −50,000 to 50,000, not"):
+        beholder.fit_arena(votes("a", "b", 30, 20), anchor={"a": rating}, draws=200)
+
+
+@pytest.mark.parametrize("anchor", [{"a": 50_000}, {"a": -50_000}, {"a": 50_000, "z": -50_000}])
+def test_a_board_follows_its_anchors_however_far(anchor: dict[str, float]) -> None:
+    rows = votes("a", "b", 30, 20) + votes("b", "c", 30, 20) + votes("a", "c", 20, 25) + votes("c", "z", 10, 10)
+    board = beholder.fit_arena(rows, anchor=anchor, draws=200)
+    assert board["a"].rating.value == pytest.approx(anchor["a"])
+    assert board["b"].rating.value == pytest.approx(anchor["a"], abs=400)
+
+
 def test_wrong_use_is_one_sentence() -> None:
     rows = votes("a", "b", 30, 20)
     with pytest.raises(UsageError, match="one of the two"):
