@@ -195,8 +195,10 @@ def _read_anchors(path: Path) -> dict[str, float]:
     wanted = "JSON of `beholder arena fit --json`, or a CSV file with the columns model and rating"
     try:
         text = regular_file(path).read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+    except UnicodeDecodeError:
+        raise UsageError(f"The anchors {str(path)!r} cannot be read: it is not UTF-8 text.") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"The anchors {str(path)!r} cannot be read: {reason}.") from None
     try:
         if text.lstrip().startswith("{"):

@@ -243,8 +243,9 @@ class _VoteReader:
                 yield from self._json_rows(lines) if path.suffix.lower() in _JSON_LINES else self._table_rows(lines)
         except UnicodeDecodeError:
             raise UsageError(f"{self._title()} is not UTF-8 text; save it as UTF-8.") from None
-        except OSError as error:
-            raise UsageError(f"The file {self._name} cannot be read: {error.strerror or error}.") from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise UsageError(f"The file {self._name} cannot be read: {reason}.") from None
 
     def _json_rows(self, lines: Iterable[str]) -> Iterator[tuple[int, Mapping[str, str]]]:
         for number, line in enumerate(lines, start=1):
