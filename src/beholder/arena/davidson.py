@@ -125,7 +125,9 @@ def _fit_block(design: PairDesign, counts: Floats, start: DavidsonFit | None, *,
     draws = len(counts)
     decided = counts[:, :, :TIE].sum(axis=(1, 2)) > 0
     with_prior = np.full(draws, True) if prior else ~(reachable(design, counts).all(axis=(1, 2)) & decided)
-    strengths = np.full((draws, design.size), design.center) if start is None else np.repeat(start.strengths, draws, axis=0)
+    strengths = (
+        np.full((draws, design.size), design.center) if start is None else np.repeat(start.strengths, draws, axis=0)
+    )
     tie = np.zeros(draws) if start is None or not design.ties else np.repeat(start.tie, draws)
     position = np.zeros(draws) if start is None else np.repeat(start.position, draws)
     if design.fixed is not None:
@@ -202,8 +204,8 @@ def _newton_steps(
     hessian[:, :, held] = 0
     hessian[:, held, held] = 1
     gradient[:, held] = 0
-    # At a bound of τ or γ, or far from fixed strengths, rows are nearly 0: a small ridge changes the step, and not where
-    # the steps end.
+    # At a bound of τ or γ, or far from fixed strengths, rows are nearly 0: a small ridge changes the step, and not
+    # where the steps end.
     weak = every[size:] if design.fixed is None else every
     hessian[:, weak, weak] += 1e-9
     return np.asarray(np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0], np.float64)
