@@ -77,6 +77,20 @@ def test_a_model_that_never_lost_has_a_prior_and_no_interval() -> None:
     assert board.gate("a > b").status == "passed"
 
 
+@pytest.mark.parametrize(
+    ("ties", "position", "said"),
+    [
+        (0, False, "400 points."),
+        (4, False, "400 points, and around 0 for the frequency of ties."),
+        (4, True, "400 points, and around 0 for the frequency of ties and the position."),
+    ],
+)
+def test_a_board_says_what_the_prior_is_on(ties: int, position: bool, said: str) -> None:
+    rows = votes("a", "b", 20, 0) + votes("b", "c", 12, 8, ties) + votes("c", "a", 0, 20)
+    note = next(note for note in beholder.fit_arena(rows, position=position, draws=200).notes if "prior" in note)
+    assert note == f"To keep ratings finite a prior was used: normal around 1000 with a standard deviation of {said}"
+
+
 def test_three_wins_of_three_decide_nothing() -> None:
     board = beholder.fit_arena(votes("a", "b", 3, 0), draws=200)
     assert {row.rank for row in board.ratings} == {(1, 2)}

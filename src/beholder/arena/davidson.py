@@ -9,7 +9,9 @@ are, and γ, where it is fitted, is the advantage of being shown first. The log-
 Newton's method finds its maximum in a few steps. Each row of an array below is one bootstrap draw.
 
 The maximum is finite if and only if every model reaches every other over pairs in which it did not always lose (a tie
-counts both ways). Where it is not, a normal prior on the strengths keeps it finite.
+counts both ways), unless γ is fitted and grows without end, as where the first always wins: it stops at a bound. Where
+strengths are not finite, a normal prior keeps them so: on θ around the mean of the anchors, else 0, and, with the same
+standard deviation, on τ and γ around 0.
 """
 
 from __future__ import annotations

@@ -333,9 +333,11 @@ class _BoardBuilder:
             yield f"{said}: with the position fitted, the votes do not tell which model is better."
         if prior:
             center = BASE_RATING + POINTS * self.design.center
+            fitted = (("the frequency of ties", self.design.ties), ("the position", self.design.position))
+            also = " and ".join(name for name, is_fitted in fitted if is_fitted)
             yield (
                 f"To keep ratings finite a prior was used: normal around {center:.0f} with a standard "
-                f"deviation of {PRIOR_POINTS:.0f} points."
+                f"deviation of {PRIOR_POINTS:.0f} points{f', and around 0 for {also}' if also else ''}."
             )
         elif drawn.with_prior.any():
             used = f"{int(drawn.with_prior.sum()):,} of {len(drawn.with_prior):,} draws"
