@@ -55,6 +55,17 @@ def test_votes_on_one_photograph_are_one_piece_of_evidence() -> None:
     assert board["a"].rating.why == "no interval: 2 groups of votes cannot tell; it takes 6"
 
 
+@pytest.mark.parametrize("words", [["model_a"], ["tie"], ["model_a", "model_a"], ["model_a", "model_b"]])
+@pytest.mark.parametrize("position", [False, True])
+def test_votes_of_one_group_have_no_intervals(words: list[str], position: bool) -> None:
+    rows = [{"model_a": "a", "model_b": "b", "winner": word, "case": "1"} for word in words]
+    board = beholder.fit_arena(rows, position=position, draws=200)
+    assert board.interval_note == "There are no intervals: all votes are of one group."
+    assert board["a"].rating.low is None
+    assert board["a"].win_rate.low is None
+    assert board.gate("a > b").status == "undecided"
+
+
 def test_a_model_that_never_lost_has_a_prior_and_no_interval() -> None:
     board = beholder.fit_arena(votes("a", "b", 20, 0) + votes("b", "c", 12, 8) + votes("a", "c", 20, 0), draws=200)
     text = " ".join(board.notes)
@@ -64,6 +75,20 @@ def test_a_model_that_never_lost_has_a_prior_and_no_interval() -> None:
     assert np.isfinite(board["a"].rating.value or np.nan)
     assert board["a"].rank == (1, 1)
     assert board.gate("a > b").status == "passed"
+
+
+@pytest.mark.parametrize(
+    ("ties", "position", "said"),
+    [
+        (0, False, "400 points."),
+        (4, False, "400 points, and around 0 for the frequency of ties."),
+        (4, True, "400 points, and around 0 for the frequency of ties and the position."),
+    ],
+)
+def test_a_board_says_what_the_prior_is_on(ties: int, position: bool, said: str) -> None:
+    rows = votes("a", "b", 20, 0) + votes("b", "c", 12, 8, ties) + votes("c", "a", 0, 20)
+    note = next(note for note in beholder.fit_arena(rows, position=position, draws=200).notes if "prior" in note)
+    assert note == f"To keep ratings finite a prior was used: normal around 1000 with a standard deviation of {said}"
 
 
 def test_three_wins_of_three_decide_nothing() -> None:
@@ -105,6 +130,29 @@ def test_a_lean_to_the_first_is_found_and_does_not_count_for_a_model() -> None:
     assert fitted.position.excludes_zero
 
 
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (votes("a", "b", 30, 0) + votes("b", "a", 20, 0), "The first shown always won:"),
+        (votes("a", "b", 30, 0, 5) + votes("b", "a", 20, 0, 5), "The first shown always won or tied:"),
+        (votes("a", "b", 0, 30) + votes("b", "a", 0, 20), "The second shown always won:"),
+        (votes("a", "b", 30, 0), "The first shown always won:"),  # with a prior
+        (votes("a", "b", 30, 2) + votes("b", "a", 20, 2), " draws: with the position fitted"),
+        (votes("a", "b", 30, 0) + votes("b", "a", 10, 10), "The advantage of the position has no bound:"),
+    ],
+)
+def test_where_the_first_always_wins_no_model_is_better(rows: list[Row], said: str) -> None:
+    board = beholder.fit_arena(rows, position=True, draws=400)
+    assert any(said in note for note in board.notes), board.notes
+    pair = board.compare("a", "b")
+    assert (pair.difference.low, pair.probability.low, pair.better) == (None, None, "")
+    assert board["a"].rating.low is None
+    assert board.position is not None
+    assert board.position.low is None
+    assert board.gate("a > b").status == "undecided"
+    assert board.gate("b > a").status == "undecided"
+
+
 def test_the_same_seed_gives_the_same_board() -> None:
     rows = votes("a", "b", 30, 20, 5)
     assert (
@@ -139,6 +187,20 @@ def test_a_wrong_condition_is_one_sentence(condition: str, sentence: str) -> Non
 def test_a_name_may_hold_the_sign_of_a_condition() -> None:
     board = beholder.fit_arena(votes("v1>v2", "base", 90, 10), draws=200)
     assert board.gate("v1>v2 > base").status == "passed"
+
+
+@pytest.mark.parametrize("rating", [50_001, -50_001, 1e9, 1e300, float("inf")])
+def test_an_anchor_far_out_is_refused(rating: float) -> None:
+    with pytest.raises(UsageError, match="from −50,000 to 50,000, not"):
+        beholder.fit_arena(votes("a", "b", 30, 20), anchor={"a": rating}, draws=200)
+
+
+@pytest.mark.parametrize("anchor", [{"a": 50_000}, {"a": -50_000}, {"a": 50_000, "z": -50_000}])
+def test_a_board_follows_its_anchors_however_far(anchor: dict[str, float]) -> None:
+    rows = votes("a", "b", 30, 20) + votes("b", "c", 30, 20) + votes("a", "c", 20, 25) + votes("c", "z", 10, 10)
+    board = beholder.fit_arena(rows, anchor=anchor, draws=200)
+    assert board["a"].rating.value == pytest.approx(anchor["a"])
+    assert board["b"].rating.value == pytest.approx(anchor["a"], abs=400)
 
 
 def test_wrong_use_is_one_sentence() -> None:

@@ -89,6 +89,17 @@ def test_votes_are_matched_in_whichever_order_the_outputs_were_shown() -> None:
     assert (found.pairs, found.accuracy.value) == (3, 1)
 
 
+@pytest.mark.parametrize("models", [{"model_a": "m", "model_b": "m"}, {}, {"model_a": "m", "model_b": "n"}])
+def test_two_outputs_of_one_model_are_told_apart_by_their_columns(models: Row) -> None:
+    """Shown in reverse, model_a is the same output, whether the two have one name, none or two."""
+    people = [models | {"case": str(at), "winner": "model_a"} for at in range(12)]
+    judge = [row | {"judge": "j", "order": order} for row in people for order in ("ab", "ba")]
+    agreement = beholder.agree_arena(judge, people=people, draws=100)
+    found = agreement.judges[0]
+    assert (found.pairs, found.accuracy.value, found.first_judge) == (24, 1, 0.5)
+    assert "In 0 of 12 pairs that a judge saw in both orders, its vote changed with the order." in agreement.notes
+
+
 def test_a_judge_without_an_answer_is_listed_and_never_a_tie() -> None:
     judge, people = random_votes(4, 40)
     rows = table(["", "", *judge[2:]], judge="some") + table([""] * 40, judge="silent")

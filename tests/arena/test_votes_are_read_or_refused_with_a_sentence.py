@@ -127,10 +127,12 @@ def test_an_unknown_group_is_refused(tmp_path: Path) -> None:
         beholder.read_votes([{"model_a": "a", "model_b": "b", "winner": "tie"}], group="foto")
 
 
-@pytest.mark.parametrize("name", ["nowhere.csv", "."])
+@pytest.mark.parametrize("name", ["nowhere.csv", ".", "a\0b"])
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         beholder.read_votes(tmp_path / name)
+    with pytest.raises(UsageError, match="cannot be read"):
+        beholder.fit_arena([{"model_a": "a", "model_b": "b", "winner": "tie"}], anchor=tmp_path / name)
 
 
 def test_text_that_is_not_utf_8_is_named(tmp_path: Path) -> None:

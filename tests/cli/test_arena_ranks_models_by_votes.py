@@ -81,6 +81,29 @@ def test_votes_are_written_as_csv(run: Any, folder: Path) -> None:
     assert (refused.code, "cannot be written" in refused.err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("command", "kept", "said"),
+    [
+        ("arena fit --runs whole lower --csv beholder.db", "beholder.db", "is the ledger itself"),
+        ("arena fit --runs whole lower --ledger ./beholder.db --csv link.db", "beholder.db", "is the ledger itself"),
+        ("arena fit votes.csv --csv beholder.db", "beholder.db", "is the ledger itself"),
+        ("arena fit votes.csv --csv ./votes.csv", "votes.csv", "is what is read here"),
+        ("arena fit votes.csv --anchor old.csv --csv old.csv", "old.csv", "is what is read here"),
+    ],
+)
+def test_votes_never_replace_the_ledger_or_what_is_read(
+    run: Any, folder: Path, command: str, kept: str, said: str
+) -> None:
+    write_builds(folder / "beholder.db")
+    (folder / "link.db").symlink_to("beholder.db")
+    (folder / "old.csv").write_text("model,rating\nold,1234\n", "utf-8")
+    before = (folder / kept).read_bytes()
+    done = run(f"{command} --draws 200")
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert (folder / kept).read_bytes() == before
+
+
 def test_runs_are_compared_by_their_scores(run: Any, folder: Path) -> None:
     write_builds(folder / "beholder.db")
     done = run("arena fit --runs whole lower --draws 200 --csv derived.csv")

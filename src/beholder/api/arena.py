@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,6 +26,8 @@ from beholder.statistics.pairs import load_compared_run
 
 Anchors: TypeAlias = Leaderboard | Mapping[str, float] | str | os.PathLike[str]
 """Ratings that stay: of a board, by model, or a file: JSON of `arena fit --json`, or CSV with model and rating."""
+
+_MAX_ANCHOR = 50_000  # farther apart the fit does not get from one to the other in its steps
 
 
 def read_votes(source: VoteSource, *, group: str | None = None) -> Votes:
@@ -152,6 +153,7 @@ def agree_arena(
     """Say how far judges vote as people do on the same pairs, and how far people agree among themselves.
 
     Votes are matched by `case` (or `id`) and models, in whichever order these were shown; models need not be named.
+    Two outputs without names, or of one model, are told apart by their columns, model_a and model_b.
 
     Args:
         votes: The votes of judges; `judge` tells several apart.
@@ -181,8 +183,9 @@ def _load_anchors(anchor: Anchors) -> dict[str, float]:
         return {row.model: row.rating.value for row in anchor.ratings if row.rating.value is not None}
     found = dict(anchor) if isinstance(anchor, Mapping) else _read_anchors(to_path("anchor", anchor))
     for model, rating in found.items():
-        if not isinstance(rating, int | float) or isinstance(rating, bool) or not math.isfinite(rating):
-            raise UsageError(f"The anchor of {model!r} is a rating, such as 1000, not {rating!r}.")
+        if not isinstance(rating, int | float) or isinstance(rating, bool) or not abs(rating) <= _MAX_ANCHOR:
+            allowed = f"−{_MAX_ANCHOR:,} to {_MAX_ANCHOR:,}"
+            raise UsageError(f"The anchor of {model!r} is a rating, such as 1000, from {allowed}, not {rating!r}.")
     if not found:
         raise UsageError("There is no rating to anchor the board by.")
     return {str(model): float(rating) for model, rating in found.items()}
@@ -192,8 +195,10 @@ def _read_anchors(path: Path) -> dict[str, float]:
     wanted = "JSON of `beholder arena fit --json`, or a CSV file with the columns model and rating"
     try:
         text = regular_file(path).read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+    except UnicodeDecodeError:
+        raise UsageError(f"The anchors {str(path)!r} cannot be read: it is not UTF-8 text.") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"The anchors {str(path)!r} cannot be read: {reason}.") from None
     try:
         if text.lstrip().startswith("{"):

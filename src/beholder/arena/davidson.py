@@ -9,7 +9,9 @@ are, and γ, where it is fitted, is the advantage of being shown first. The log-
 Newton's method finds its maximum in a few steps. Each row of an array below is one bootstrap draw.
 
 The maximum is finite if and only if every model reaches every other over pairs in which it did not always lose (a tie
-counts both ways). Where it is not, a normal prior on the strengths keeps it finite.
+counts both ways), unless γ is fitted and grows without end, as where the first always wins: it stops at a bound. Where
+strengths are not finite, a normal prior keeps them so: on θ around the mean of the anchors, else 0, and, with the same
+standard deviation, on τ and γ around 0.
 """
 
 from __future__ import annotations
@@ -75,6 +77,11 @@ class DavidsonFit:
     position: Floats
     with_prior: Bools
 
+    @property
+    def position_at_bound(self) -> Bools:
+        """Whether γ of a draw has no finite maximum: strengths are then what the last step left."""
+        return np.abs(self.position) >= _BOUND
+
 
 def fit_davidson(
     design: PairDesign, counts: Floats, start: DavidsonFit | None = None, *, prior: bool = False
@@ -88,7 +95,8 @@ def fit_davidson(
         prior: Use the prior for all draws; otherwise for those only that need it.
     """
     step = max(1, _CELLS_PER_BLOCK // max(1, len(design.first)))
-    parts = [_fit_block(design, counts[at : at + step], start, prior=prior) for at in range(0, len(counts), step)]
+    starts = range(0, max(1, len(counts)), step)  # no draws are one empty block
+    parts = [_fit_block(design, counts[at : at + step], start, prior=prior) for at in starts]
     return DavidsonFit(
         np.concatenate([part.strengths for part in parts]),
         np.concatenate([part.tie for part in parts]),
@@ -119,7 +127,9 @@ def _fit_block(design: PairDesign, counts: Floats, start: DavidsonFit | None, *,
     draws = len(counts)
     decided = counts[:, :, :TIE].sum(axis=(1, 2)) > 0
     with_prior = np.full(draws, True) if prior else ~(reachable(design, counts).all(axis=(1, 2)) & decided)
-    strengths = np.zeros((draws, design.size)) if start is None else np.repeat(start.strengths, draws, axis=0)
+    strengths = (
+        np.full((draws, design.size), design.center) if start is None else np.repeat(start.strengths, draws, axis=0)
+    )
     tie = np.zeros(draws) if start is None or not design.ties else np.repeat(start.tie, draws)
     position = np.zeros(draws) if start is None else np.repeat(start.position, draws)
     if design.fixed is not None:
@@ -196,6 +206,8 @@ def _newton_steps(
     hessian[:, :, held] = 0
     hessian[:, held, held] = 1
     gradient[:, held] = 0
-    # At a bound of τ or γ its row is nearly 0: a small ridge changes the step, and not where the steps end.
-    hessian[:, every[size:], every[size:]] += 1e-9
+    # At a bound of τ or γ, or far from fixed strengths, rows are nearly 0: a small ridge changes the step, and not
+    # where the steps end.
+    weak = every[size:] if design.fixed is None else every
+    hessian[:, weak, weak] += 1e-9
     return np.asarray(np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0], np.float64)

@@ -130,6 +130,7 @@ class _BoardBuilder:
         self.mutual = self.reach & self.reach.T
         self.groups_of = self._count_groups()
         self.needed_groups = min_groups_to_decide()
+        self.position_problem = ""
 
     def _count_groups(self) -> Ints:
         """Return the number of groups in which each model has votes."""
@@ -145,6 +146,7 @@ class _BoardBuilder:
         full = fit_davidson(self.design, _merge_ties(self.counts), prior=prior)
         drawn_counts = self._draw_counts() if self.group_count > 1 else self.counts[:0]
         drawn = fit_davidson(self.design, _merge_ties(drawn_counts), full, prior=prior)
+        self.position_problem = self._find_position_problem(full, drawn, drawn_counts)
         tally, drawn_tally = self._tally(self.counts), self._tally(drawn_counts)
         order = [int(at) for at in np.argsort(-full.strengths[0], kind="stable")]
         pairs = list(self._rate_pairs(order, full, drawn))
@@ -215,10 +217,28 @@ class _BoardBuilder:
             counts.sum(axis=2) @ both, won @ first + lost @ second, lost @ first + won @ second, tied @ both, bad @ both
         )
 
+    def _find_position_problem(self, full: DavidsonFit, drawn: DavidsonFit, drawn_counts: Floats) -> str:
+        """Say why votes do not tell models from the position, of all votes or of draws; empty where they do."""
+        if not self.options.position:
+            return ""
+        wins, losses = self.counts[0, :, WIN].sum(), self.counts[0, :, LOSS].sum()
+        if _is_one_sided(self.counts)[0]:
+            tied = " or tied" if self.design.ties else ""
+            return f"the {'first' if wins > losses else 'second'} shown always won{tied}"
+        if full.position_at_bound[0]:
+            return "the advantage of the position has no bound"
+        lost = int((drawn.position_at_bound | _is_one_sided(drawn_counts)).sum())
+        if lost:
+            which = "first" if wins > losses else "second"
+            return f"the {which} shown always won, or nearly, in {lost:,} of {len(drawn_counts):,} draws"
+        return ""
+
     def _rate_model(self, at: int, full: DavidsonFit, drawn: DavidsonFit) -> Interval:
         rating = BASE_RATING + POINTS * float(full.strengths[0, at])
         if self.design.is_fixed[at]:
             return Interval(rating, why="no interval: it is anchored")
+        if self.position_problem:
+            return Interval(rating, why=f"no interval: {self.position_problem}")
         component = self.mutual.sum(axis=1)
         if component[at] < max(2, int(component.max())):
             return Interval(rating, why=f"no interval: {self._explain_separation(at)}")
@@ -266,6 +286,8 @@ class _BoardBuilder:
             return Interval(value, why="no interval: both are anchored"), int(np.sign(value))
         if not connected:
             return Interval(value, why="no interval: votes do not connect the two"), 0
+        if self.position_problem:
+            return Interval(value, why=f"no interval: {self.position_problem}"), 0
         if not self.mutual[one, other]:
             why = "no interval: one of them never lost, or won, against the other or those between them"
             return Interval(value, why=why), self._test_directly(one, other)
@@ -289,6 +311,8 @@ class _BoardBuilder:
     def _estimate_position(self, full: DavidsonFit, drawn: DavidsonFit) -> Interval | None:
         if not self.options.position:
             return None
+        if self.position_problem:
+            return Interval(POINTS * float(full.position[0]), why=f"no interval: {self.position_problem}")
         return self._estimate(POINTS * float(full.position[0]), POINTS * drawn.position, self.group_count)
 
     def _describe(self, tally: _Tallies, prior: bool, drawn: DavidsonFit) -> Iterator[str]:
@@ -304,11 +328,16 @@ class _BoardBuilder:
         yield from dict.fromkeys(sentence for sentence in one_way if sentence)
         if not self.counts[0, :, :TIE].any():
             yield "No vote has a winner, so that all models are equal."
+        if self.position_problem:
+            said = self.position_problem[0].upper() + self.position_problem[1:]
+            yield f"{said}: with the position fitted, the votes do not tell which model is better."
         if prior:
             center = BASE_RATING + POINTS * self.design.center
+            fitted = (("the frequency of ties", self.design.ties), ("the position", self.design.position))
+            also = " and ".join(name for name, is_fitted in fitted if is_fitted)
             yield (
                 f"To keep ratings finite a prior was used: normal around {center:.0f} with a standard "
-                f"deviation of {PRIOR_POINTS:.0f} points."
+                f"deviation of {PRIOR_POINTS:.0f} points{f', and around 0 for {also}' if also else ''}."
             )
         elif drawn.with_prior.any():
             used = f"{int(drawn.with_prior.sum()):,} of {len(drawn.with_prior):,} draws"
@@ -354,6 +383,13 @@ class _BoardBuilder:
 def _merge_ties(counts: Floats) -> Floats:
     """Return draws × pairs × (win, loss, tie): both-bad counts as a tie."""
     return np.concatenate([counts[:, :, :TIE], counts[:, :, TIE:].sum(axis=2, keepdims=True)], axis=2)
+
+
+def _is_one_sided(counts: Floats) -> Bools:
+    """Return for each draw whether all votes that name a winner name the first, or all name the second."""
+    decided = counts[:, :, :TIE].sum(axis=1) > 0
+    one_sided: Bools = decided[:, WIN] != decided[:, LOSS]
+    return one_sided
 
 
 def _connect(reach: Bools) -> Bools:

@@ -39,6 +39,7 @@ _ALIASES = {"tie (bothbad)": "both_bad", "bothbad": "both_bad"}  # as older file
 _ORDERS = ("ab", "ba")
 _JSON_LINES = {".jsonl", ".ndjson"}
 _UNNAMED = ("first", "second")  # models of votes that do not name them, which only `agree` takes
+_SECOND_OUTPUT = " (model_b)"  # added to the model of the second of two outputs of one model
 
 
 class VoteOutcome(IntEnum):
@@ -123,7 +124,7 @@ def read_votes(source: VoteSource, *, group: str | None = None, same_model: bool
         source: A CSV, TSV or JSONL file; a frame, or an iterable of mappings.
         group: The column that says what belongs together; else the first of `source`, `prompt`, `case`, `id` there is.
         same_model: Also take votes on two outputs of one model, and votes that do not name models, as agreement
-            between judges can be computed on them.
+            between judges can be computed on them. The columns model_a and model_b then say which output is which.
 
     Raises:
         UsageError: The file cannot be read, a column is missing, or rows are invalid; ten of them are listed.
@@ -242,8 +243,9 @@ class _VoteReader:
                 yield from self._json_rows(lines) if path.suffix.lower() in _JSON_LINES else self._table_rows(lines)
         except UnicodeDecodeError:
             raise UsageError(f"{self._title()} is not UTF-8 text; save it as UTF-8.") from None
-        except OSError as error:
-            raise UsageError(f"The file {self._name} cannot be read: {error.strerror or error}.") from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise UsageError(f"The file {self._name} cannot be read: {reason}.") from None
 
     def _json_rows(self, lines: Iterable[str]) -> Iterator[tuple[int, Mapping[str, str]]]:
         for number, line in enumerate(lines, start=1):
@@ -318,6 +320,8 @@ class _VoteReader:
             self._reject(line, f"the order {order[:40]!r} is not ab (model_a was shown first) or ba")
             return
         outcome = WINNERS.index(winner)
+        if models[0] == models[1]:  # of two outputs of one model only the column says which is which
+            models[1] += _SECOND_OUTPUT
         if order == "ba":
             models.reverse()
             outcome = (VoteOutcome.SECOND, VoteOutcome.FIRST, VoteOutcome.TIE, VoteOutcome.BOTH_BAD)[outcome]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from beholder.cli.options import DrawsOption, JsonOption, LedgerOption, SeedOption
-from beholder.errors import UsageError
+from beholder.errors import LedgerError, UsageError
 from beholder.reports.text import print_text, printable
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 
@@ -65,7 +68,7 @@ def fit(
     Exit codes: 0; 1 a model is not better as --fail-unless wants it; 2 wrong use; 4 that cannot be told.
     """
     from beholder.api.arena import derive_votes, fit_arena, read_votes
-    from beholder.api.files import atomic_write, check_output
+    from beholder.api.files import atomic_write
 
     names = given or []
     if not runs and len(names) != 1:
@@ -73,7 +76,7 @@ def fit(
     if not runs and (on is not None or address is not None):
         raise UsageError("--on and --ledger belong to runs (--runs), and a file of votes is given.")
     if csv is not None:
-        check_output(csv)
+        _check_csv(csv, [path for path in (*([] if runs else names), anchor) if path is not None], address)
     votes = derive_votes(names, on=on, group=group, ledger=address) if runs else read_votes(names[0], group=group)
     board = fit_arena(votes, anchor=anchor, position=position, seed=seed, draws=draws)
     gate = board.gate(*fail_unless) if fail_unless else None
@@ -86,6 +89,23 @@ def fit(
         _print_board(board)
     if gate is not None:
         _exit_by_gate(gate)
+
+
+def _check_csv(csv: Path, inputs: Sequence[str | Path], address: str | None) -> None:
+    """Raise `UsageError` if the votes cannot be written, or would replace the ledger or what they are read from."""
+    from beholder.api.files import check_output
+    from beholder.ledger.database import resolve_address
+
+    check_output(csv)
+    if not csv.is_file():  # a pipe or device may be both ends
+        return
+    with suppress(OSError, ValueError, LedgerError):  # no such file, or no file: it is not this one
+        if os.path.samefile(resolve_address(address), csv):
+            raise UsageError(f"{str(csv)!r} is the ledger itself; name another file.")
+    for path in inputs:
+        with suppress(OSError, ValueError):
+            if os.path.samefile(path, csv):
+                raise UsageError(f"{str(csv)!r} is what is read here; name another file to write the votes to.")
 
 
 def _print_board(board: Leaderboard) -> None:

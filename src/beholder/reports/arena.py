@@ -39,7 +39,7 @@ def leaderboard_title(board: Leaderboard) -> str:
 
 
 def leaderboard_sentences(board: Leaderboard) -> list[str]:
-    """Return the sentences below a board: ties, the position, what cannot be told, and how intervals were computed."""
+    """Return the sentences below a board: the position, what cannot be told, and how intervals were computed."""
     sentences = []
     if board.position is not None:
         sentences.append(f"Shown first is worth {_format_points(board.position)}.")
