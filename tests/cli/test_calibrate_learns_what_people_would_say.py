@@ -192,6 +192,21 @@ def test_plain_files_do_as_well_as_a_run(run: Any, book: Path) -> None:
     assert "given.word" not in names
 
 
+def test_of_judges_with_one_name_the_file_says_which(run: Any, book: Path) -> None:
+    for folder in ("x", "y"):
+        (book / folder).mkdir()
+        cases = [f"photo-{number:05d}/model-a,gpt,looks,{1 + 7 * worth(number)}" for number in range(CASES)]
+        (book / folder / "s.csv").write_text("\n".join(["case,judge,aspect,score", *cases]), "utf-8")
+    given = f"calibrate --scores x/s.csv --scores y/s.csv --ratings ratings.csv --map 'Unchanged regions=looks' {FEW}"
+    scales = "--scale 0..10 --rating-scale 1..7"
+    said = run(f"{given} {scales} --judge gpt").err
+    assert "'gpt' is the name of several judges here; say which" in said
+    assert "gpt (x/s.csv), gpt (y/s.csv)" in said
+    assert "'gpd' is the name of no judge here; say which" in run(f"{given} {scales} --judge gpd").err
+    assert run(f"{given} {scales} --judge 'gpt (x/s.csv)' -o c.json").code == 0
+    assert json.loads((book / "c.json").read_text("utf-8"))["made"]["judges"] == ["gpt"]
+
+
 def test_a_run_a_judge_and_a_score_apply_it(run: Any, book: Path, server: JudgeServer) -> None:
     assert run(f"calibrate aaa111 --ratings ratings.csv --measure -o c.json {FEW}").code == 0
     factors = {key: {"score": 6, "justification": " ".join(["seen"] * 20)} for key in KEYS}
