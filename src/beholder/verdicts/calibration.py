@@ -421,5 +421,6 @@ def _name_source(name: str) -> str:
     if PIXELS_PREFIX in name:
         return PIXELS_PREFIX
     if JUROR_PREFIX in name:
-        return JUROR_PREFIX + name.partition(JUROR_PREFIX)[2].partition(".")[0]
+        first = name.partition(JUROR_PREFIX)[2].partition(",")[0]  # of a combination
+        return JUROR_PREFIX + first.rpartition(".")[0]  # the name of a judge may have dots
     return GIVEN_PREFIX if GIVEN_PREFIX in name else ""
