@@ -195,7 +195,7 @@ def test_plain_files_do_as_well_as_a_run(run: Any, book: Path) -> None:
 def test_of_judges_with_one_name_the_file_says_which(run: Any, book: Path) -> None:
     for folder in ("x", "y"):
         (book / folder).mkdir()
-        cases = [f"photo-{number:05d}/model-a,gpt,looks,{1 + 7 * worth(number)}" for number in range(CASES)]
+        cases = [f"photo-{number:05d}/model-a,gpt,looks,{5 + 4 * worth(number)}" for number in range(CASES)]
         (book / folder / "s.csv").write_text("\n".join(["case,judge,aspect,score", *cases]), "utf-8")
     given = f"calibrate --scores x/s.csv --scores y/s.csv --ratings ratings.csv --map 'Unchanged regions=looks' {FEW}"
     scales = "--scale 0..10 --rating-scale 1..7"
@@ -258,6 +258,8 @@ def test_a_run_a_judge_and_a_score_apply_it(run: Any, book: Path, server: JudgeS
         ("--group nothing", "in a group 'nothing'"),
         ("--under-test nothing", "in a group 'nothing'"),
         ("--features none.csv", "none.csv"),
+        ("--judge openai:gpt-5-mini", "A judge is chosen of files of scores (--scores or scores=)"),
+        ("latest --judge kind", "A judge is chosen of files of scores (--scores or scores=)"),
     ],
 )
 def test_wrong_use_is_one_sentence(run: Any, book: Path, words: str, says: str) -> None:

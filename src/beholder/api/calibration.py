@@ -193,6 +193,10 @@ def calibrate(
     recipes, notes = select_recipes(_to_list(try_))
     runs = list(run) if isinstance(run, Sequence) and not isinstance(run, str) else [run]
     source = _Source(tuple(runs) or (None,), to_paths(scores), cases, ledger)
+    if judge and not source.scores:
+        raise UsageError(
+            "A judge is chosen of files of scores (--scores or scores=); of runs, the first is calibrated."
+        )
     people = load_people_ratings(ratings, source.runs[0], scores, ledger, _to_list(aspect))
     data, jurors = _load_data(source, people, _to_list(judge or ()), aspect)
     given = {} if features is None else read_features(to_path("features", features))
