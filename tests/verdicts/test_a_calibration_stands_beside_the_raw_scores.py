@@ -127,6 +127,26 @@ def test_verdicts_by_several_rubrics_are_taken_together() -> None:
     assert applied(verdict(), values).calibrated["looks"].why.startswith("far is missing")
 
 
+@pytest.mark.parametrize("raw", ["quality", "score"])
+def test_the_own_number_of_a_verdict_is_taken_where_another_has_one_of_that_name(raw: str) -> None:
+    inputs = [{"name": name, "median": 5.0} for name in (raw, "other", "A1")]
+    weights = {"means": [5.0] * 3, "scales": [5.0] * 3, "weights": [0.4, 0.1, 0.1]}
+    values = file_values(raw=raw, inputs=inputs, map={"kind": "linear", "intercept": 0.5, **weights})
+    sister = replace(verdict(1), rubric="sister", criteria={"quality": CriterionResult(1, 1, (0, 10), 1)}, score=0.1)
+    first, second = apply_calibration(parse_calibration(values), [verdict(), sister])
+    assert first.calibrated == applied(verdict(), values).calibrated
+    assert first.calibrated["looks"].filled == ()
+    assert second.calibrated["looks"].value is None
+
+
+def test_an_aspect_whose_own_number_is_missing_is_not_rated() -> None:
+    criteria = {"other": verdict().criteria["other"]}
+    inputs = [{"name": name, "median": 5.0} for name in ("quality", "other", "score")]
+    weights = {"means": [5.0] * 3, "scales": [5.0] * 3, "weights": [0.4, 0.1, 0.1]}
+    values = file_values(inputs=inputs, map={"kind": "linear", "intercept": 0.5, **weights})
+    assert applied(verdict(criteria=criteria), values).calibrated == {}
+
+
 def test_numbers_go_by_the_names_that_statistics_give_them() -> None:
     jury = Jury(2, 0, {"quality": 3, "score": 0.1}, None, ())
     given = verdict(

@@ -367,6 +367,7 @@ def _calibrate_verdict(
     calibration: Calibration, verdict: Verdict, numbers: Mapping[str, float], anyway: bool
 ) -> dict[str, CalibratedRating]:
     verdict_numbers = collect_numbers([verdict])
+    numbers = {**numbers, **verdict_numbers}  # a name that several verdicts have is that of this one
     misfit = "" if anyway else calibration.explain_misfit(verdict)
     other_rubric = bool(misfit) and verdict.rubric not in calibration.fitted_for.rubrics
     ratings = {}
