@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from support.ledger import case, entry, run_record, unscored, verdict
 
+from beholder import score
 from beholder.ledger.ledger import Ledger
 from beholder.testing.server import JudgeServer
 from beholder.verdicts.verdict import AssertionResult, CriterionResult
@@ -244,6 +245,11 @@ def test_a_run_a_judge_and_a_score_apply_it(run: Any, book: Path, server: JudgeS
     assert people["value"] is not None
     assert "identity_preservation" in people["filled"]
     assert "on the images of a case file" in run("score answers.jsonl --rubric edit-preservation --measure").err
+    (book / "edited1.png").write_bytes(b"no picture")
+    for words in (measured, measured.removesuffix(" --json")):
+        assert "1 of 1 cases could not be measured:\n  c1: " in run(f"score answers.jsonl {words}").err
+    result = score("answers.jsonl", "edit-preservation", calibration="c.json", cases="cases.jsonl", measure=True)
+    assert (result.summary.measured, list(result.summary.unmeasured)) == (0, ["c1"])
     assert run(f"calibrate aaa111 --ratings ratings.csv -o plain.json {FEW}").code == 0
     done = run("score answers.jsonl --rubric edit-preservation --calibration plain.json")
     assert "Unchanged regions, calibrated" in done.out
