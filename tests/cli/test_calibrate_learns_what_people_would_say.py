@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from support.ledger import case, entry, run_record, unscored, verdict
 
+from beholder import score
 from beholder.ledger.ledger import Ledger
 from beholder.testing.server import JudgeServer
 from beholder.verdicts.verdict import AssertionResult, CriterionResult
@@ -192,6 +193,21 @@ def test_plain_files_do_as_well_as_a_run(run: Any, book: Path) -> None:
     assert "given.word" not in names
 
 
+def test_of_judges_with_one_name_the_file_says_which(run: Any, book: Path) -> None:
+    for folder in ("x", "y"):
+        (book / folder).mkdir()
+        cases = [f"photo-{number:05d}/model-a,gpt,looks,{5 + 4 * worth(number)}" for number in range(CASES)]
+        (book / folder / "s.csv").write_text("\n".join(["case,judge,aspect,score", *cases]), "utf-8")
+    given = f"calibrate --scores x/s.csv --scores y/s.csv --ratings ratings.csv --map 'Unchanged regions=looks' {FEW}"
+    scales = "--scale 0..10 --rating-scale 1..7"
+    said = run(f"{given} {scales} --judge gpt").err
+    assert "'gpt' is the name of several judges here; say which" in said
+    assert "gpt (x/s.csv), gpt (y/s.csv)" in said
+    assert "'gpd' is the name of no judge here; say which" in run(f"{given} {scales} --judge gpd").err
+    assert run(f"{given} {scales} --judge 'gpt (x/s.csv)' -o c.json").code == 0
+    assert json.loads((book / "c.json").read_text("utf-8"))["made"]["judges"] == ["gpt"]
+
+
 def test_a_run_a_judge_and_a_score_apply_it(run: Any, book: Path, server: JudgeServer) -> None:
     assert run(f"calibrate aaa111 --ratings ratings.csv --measure -o c.json {FEW}").code == 0
     factors = {key: {"score": 6, "justification": " ".join(["seen"] * 20)} for key in KEYS}
@@ -229,6 +245,11 @@ def test_a_run_a_judge_and_a_score_apply_it(run: Any, book: Path, server: JudgeS
     assert people["value"] is not None
     assert "identity_preservation" in people["filled"]
     assert "on the images of a case file" in run("score answers.jsonl --rubric edit-preservation --measure").err
+    (book / "edited1.png").write_bytes(b"no picture")
+    for words in (measured, measured.removesuffix(" --json")):
+        assert "1 of 1 cases could not be measured:\n  c1: " in run(f"score answers.jsonl {words}").err
+    result = score("answers.jsonl", "edit-preservation", calibration="c.json", cases="cases.jsonl", measure=True)
+    assert (result.summary.measured, list(result.summary.unmeasured)) == (0, ["c1"])
     assert run(f"calibrate aaa111 --ratings ratings.csv -o plain.json {FEW}").code == 0
     done = run("score answers.jsonl --rubric edit-preservation --calibration plain.json")
     assert "Unchanged regions, calibrated" in done.out
@@ -243,6 +264,8 @@ def test_a_run_a_judge_and_a_score_apply_it(run: Any, book: Path, server: JudgeS
         ("--group nothing", "in a group 'nothing'"),
         ("--under-test nothing", "in a group 'nothing'"),
         ("--features none.csv", "none.csv"),
+        ("--judge openai:gpt-5-mini", "A judge is chosen of files of scores (--scores or scores=)"),
+        ("latest --judge kind", "A judge is chosen of files of scores (--scores or scores=)"),
     ],
 )
 def test_wrong_use_is_one_sentence(run: Any, book: Path, words: str, says: str) -> None:

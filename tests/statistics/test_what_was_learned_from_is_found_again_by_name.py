@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beholder.api.statistics import load_scores
 from beholder.cases.case import Case
 from beholder.errors import SetupError
 from beholder.images.image import ImageSource
@@ -86,6 +87,17 @@ def test_a_file_of_several_judges_tells_of_the_one_that_is_calibrated(tmp_path: 
         pedigree = read_file_provenance(judged, [file], None)
         assert (pedigree.judges, pedigree.styles) == ((judged.name,), (style,))
         assert pedigree.to_dict()["styles"] == [style]
+
+
+def test_files_of_one_name_tell_each_of_its_own_verdicts(tmp_path: Path) -> None:
+    files = [tmp_path / folder / "verdicts.jsonl" for folder in "xy"]
+    for file, version in zip(files, ("1.0", "2.0"), strict=True):
+        file.parent.mkdir()
+        made = replace(verdict("case 1", "Anime"), rubric_version=version)
+        file.write_text(json.dumps(made.to_dict()) + "\n", "utf-8")
+    for judged, version in zip(load_scores(scores=files), ("1.0", "2.0"), strict=True):
+        pedigree = read_file_provenance(judged, files, None)
+        assert (pedigree.judges, pedigree.rubrics) == (("a:judge",), {"mine": version})
 
 
 NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=5)

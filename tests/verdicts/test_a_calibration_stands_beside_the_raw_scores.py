@@ -71,6 +71,19 @@ def test_what_was_never_missing_may_not_be() -> None:
     assert known.value is not None
 
 
+@pytest.mark.parametrize("form", ["juror.{}.quality", "min(juror.{0}.quality, juror.{0}.other)"])
+def test_a_judge_that_was_not_asked_is_told_from_one_with_a_similar_name(form: str) -> None:
+    asked = [f"juror.openai:gpt-4.1.{key}" for key in ("quality", "other", "third")]
+    missing = form.format("openai:gpt-4.5")
+    names = ["quality", *asked, missing]
+    weights = {"means": [5.0] * 5, "scales": [5.0] * 5, "weights": [0.1] * 5}
+    values = file_values(
+        inputs=[{"name": name, "median": 5.0} for name in names], map={"kind": "linear", "intercept": 0.5, **weights}
+    )
+    people = applied(verdict(), values, extra=dict.fromkeys(asked, 5.0)).calibrated["looks"]
+    assert (people.value, people.why) == (None, f"{missing} is missing here, which the map needs")
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -112,6 +125,26 @@ def test_verdicts_by_several_rubrics_are_taken_together() -> None:
     assert first.calibrated["looks"].value == 1.0
     assert second.calibrated == {}
     assert applied(verdict(), values).calibrated["looks"].why.startswith("far is missing")
+
+
+@pytest.mark.parametrize("raw", ["quality", "score"])
+def test_the_own_number_of_a_verdict_is_taken_where_another_has_one_of_that_name(raw: str) -> None:
+    inputs = [{"name": name, "median": 5.0} for name in (raw, "other", "A1")]
+    weights = {"means": [5.0] * 3, "scales": [5.0] * 3, "weights": [0.4, 0.1, 0.1]}
+    values = file_values(raw=raw, inputs=inputs, map={"kind": "linear", "intercept": 0.5, **weights})
+    sister = replace(verdict(1), rubric="sister", criteria={"quality": CriterionResult(1, 1, (0, 10), 1)}, score=0.1)
+    first, second = apply_calibration(parse_calibration(values), [verdict(), sister])
+    assert first.calibrated == applied(verdict(), values).calibrated
+    assert first.calibrated["looks"].filled == ()
+    assert second.calibrated["looks"].value is None
+
+
+def test_an_aspect_whose_own_number_is_missing_is_not_rated() -> None:
+    criteria = {"other": verdict().criteria["other"]}
+    inputs = [{"name": name, "median": 5.0} for name in ("quality", "other", "score")]
+    weights = {"means": [5.0] * 3, "scales": [5.0] * 3, "weights": [0.4, 0.1, 0.1]}
+    values = file_values(inputs=inputs, map={"kind": "linear", "intercept": 0.5, **weights})
+    assert applied(verdict(criteria=criteria), values).calibrated == {}
 
 
 def test_numbers_go_by_the_names_that_statistics_give_them() -> None:

@@ -193,6 +193,10 @@ def calibrate(
     recipes, notes = select_recipes(_to_list(try_))
     runs = list(run) if isinstance(run, Sequence) and not isinstance(run, str) else [run]
     source = _Source(tuple(runs) or (None,), to_paths(scores), cases, ledger)
+    if judge and not source.scores:
+        raise UsageError(
+            "A judge is chosen of files of scores (--scores or scores=); of runs, the first is calibrated."
+        )
     people = load_people_ratings(ratings, source.runs[0], scores, ledger, _to_list(aspect))
     data, jurors = _load_data(source, people, _to_list(judge or ()), aspect)
     given = {} if features is None else read_features(to_path("features", features))
@@ -253,13 +257,12 @@ def _load_data(
     wanted = _to_list(aspect)
     people = {name: ratings for name, ratings in people.items() if not wanted or name in wanted}
     found = source.load()
-    by_name = {name: scores for scores in found for name in (scores.name, scores.name.partition(" (")[0])}
-    named = [by_name[judge] for judge in judges if judge in by_name] if judges else found
-    if not named or len(named) < len(judges) or (source.scores and not judges and len(found) > 1):
+    if source.scores and not judges and len(found) > 1:
         known = ", ".join(scores.name for scores in found)
         raise UsageError(
             f"A calibration is for one judge, beside whom others may be named; say which (--judge or judge=): {known}."
         )
+    named = [_find_judge(judge, found) for judge in judges] or found
     provenance = source.load_provenance(named)
     names = [" + ".join(one.judges) for one in provenance]
     if len(set(names)) < len(names):
@@ -268,6 +271,16 @@ def _load_data(
     for scores, name in zip(named[1:], names[1:], strict=True):
         extra = merge_features(extra, list_juror_features(scores, name))
     return CalibrationData(people, named[0], provenance[0], extra), names[1:]
+
+
+def _find_judge(judge: str, found: Sequence[Scores]) -> Scores:
+    """Return the scores of this name; else those of the judge whose own name it is, if there is only one."""
+    matching = [one for one in found if one.name == judge] or [one for one in found if one.judge == judge]
+    if len(matching) != 1:
+        how_many = "several judges" if matching else "no judge"
+        known = ", ".join(one.name for one in matching or found)
+        raise UsageError(f"{judge!r} is the name of {how_many} here; say which (--judge or judge=): {known}.")
+    return matching[0]
 
 
 @dataclass(frozen=True, slots=True)

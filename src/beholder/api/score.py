@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,11 +26,10 @@ from beholder.rubrics.rubric import Rubric
 from beholder.verdicts.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
-    from beholder.statistics.calibration_features import Progress
+    from beholder.statistics.calibration_features import CalibrationApplier, Progress
 
 MAX_LISTED = 10
 
-Calibrate = Callable[[list[Verdict]], list[Verdict]]
 Answers = str | os.PathLike[str] | Iterable[str | Mapping[str, object]]
 
 
@@ -46,6 +45,8 @@ class ScoreSummary:
         unscored: How many verdicts have no score; `first_unscored` says why.
         uncalibrated: Why calibrated values are missing.
         malformed: How many lines are no recorded answers; `first_malformed` says why.
+        measured: How many cases' images were measured for the calibration.
+        unmeasured: Cases whose images could not be measured, each with the reason.
     """
 
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -57,6 +58,8 @@ class ScoreSummary:
     uncalibrated: Counter[str] = field(default_factory=Counter)
     malformed: int = 0
     first_malformed: list[str] = field(default_factory=list)
+    measured: int = 0
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def means(self) -> dict[tuple[str, str], float]:
@@ -109,9 +112,12 @@ class ScoreResult:
     It is read once, so that a pipe will do; verdicts are not kept. `summary` reads what is left.
     """
 
-    def __init__(self, rescorers: Sequence[Rescorer], answers: Answers, calibrate: Calibrate | None) -> None:
-        self._rescorers, self._answers, self._calibrate = rescorers, answers, calibrate
+    def __init__(self, rescorers: Sequence[Rescorer], answers: Answers, applier: CalibrationApplier | None) -> None:
+        self._rescorers, self._answers = rescorers, answers
+        self._calibrate = None if applier is None else applier.to_case
         self._summary = ScoreSummary()
+        if applier is not None:
+            self._summary.measured, self._summary.unmeasured = applier.measured, applier.unmeasured
         self._scored = self._score()
 
     def __iter__(self) -> Iterator[Verdict]:
@@ -238,17 +244,17 @@ def score(
             "cases=)."
         )
     images = Path(cases) if measure and cases is not None else None
-    return ScoreResult(rescorers, answers, _make_calibrate(calibration, features, images, anyway, progress))
+    return ScoreResult(rescorers, answers, _load_applier(calibration, features, images, anyway, progress))
 
 
-def _make_calibrate(
+def _load_applier(
     calibration: str | os.PathLike[str] | None,
     features: str | os.PathLike[str] | None,
     images: Path | None,
     anyway: bool,
     progress: Progress | None,
-) -> Calibrate | None:
-    """Return a function that calibrates the verdicts on one answer; None without a calibration."""
+) -> CalibrationApplier | None:
+    """Load a calibration, and measure the images for it; None without a calibration."""
     if calibration is None:
         if features is not None:
             raise UsageError("Features are for a calibration, and none is named (--calibration or calibration=).")
@@ -264,10 +270,10 @@ def _make_calibrate(
 
     loaded = load_calibration(calibration)
     extra = {} if features is None else read_features(Path(features))
-    if images is not None and loaded.instrument_names:
-        measured, _ = measure_cases(read_image_cases(images), loaded.instrument_names, progress)
-        extra = merge_features(extra, measured)
-    return CalibrationApplier(loaded, extra, anyway).to_case
+    if images is None or not loaded.instrument_names:
+        return CalibrationApplier(loaded, extra, anyway)
+    measured, unmeasured = measure_cases(read_image_cases(images), loaded.instrument_names, progress)
+    return CalibrationApplier(loaded, merge_features(extra, measured), anyway, len(measured), unmeasured)
 
 
 def import_ratings(

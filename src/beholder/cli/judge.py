@@ -197,7 +197,7 @@ def score(
 ) -> None:
     """Score recorded answers again and show what was corrected and flagged."""
     from beholder.api.score import score as score_answers
-    from beholder.cli.calibrate import show_progress
+    from beholder.cli.calibrate import print_unmeasured, show_progress
     from beholder.cli.output import OutputFormat, print_verdicts
 
     if format_ not in (TABLE, *OutputFormat):
@@ -224,6 +224,7 @@ def score(
             print_verdicts([(verdict, settled)], form, full=full)
     elif result.summary.outcomes:
         _print_score_summary(result.summary)
+    print_unmeasured(result.summary.unmeasured, result.summary.measured)
     _print_malformed(result.summary)
     raise typer.Exit(result.exit_code)
 

@@ -136,26 +136,27 @@ def calibrate(
     predictions = {name: evaluation.predict(MapChoice(name)) for name in recipes}
     rows = evaluation.score({**predictions, AS_CHOSEN: as_chosen}) | {ONE_RATER: evaluation.score_one_rater()}
     helps, why = _decide_if_it_helps(rows[AS_CHOSEN], choice, by)
-    unseen: list[dict[str, CandidateScore]] = [{}, {}]
+    new_model: dict[str, CandidateScore] = {}
+    new_model_and_photo: dict[str, CandidateScore] = {}
+    makers, learned = "", False
     if evaluation.maker_count:
-        constant = MapChoice(CONSTANT_NAME)
-        unseen = [
-            evaluation.score(
-                {name: evaluation.predict_new_makers(one, and_photo=and_photo) for name, one in named.items()}
-                | ({AS_CHOSEN: evaluation.predict_as_chosen(choices, new_makers=True)} if and_photo else {})
-            )
-            for named in ({CONSTANT_NAME: constant, choice.recipe: choice},)
-            for and_photo in (False, True)
-        ]
-    makers, learned = _describe_unseen_makers(choice, rows, unseen[1], by) if unseen[1] else ("", False)
+        named = {CONSTANT_NAME: MapChoice(CONSTANT_NAME), choice.recipe: choice}
+        new_model = evaluation.score(
+            {name: evaluation.predict_new_makers(one, and_photo=False) for name, one in named.items()}
+        )
+        new_model_and_photo = evaluation.score(
+            {name: evaluation.predict_new_makers(one, and_photo=True) for name, one in named.items()}
+            | {AS_CHOSEN: evaluation.predict_as_chosen(choices, new_makers=True)}
+        )
+        makers, learned = _describe_unseen_makers(choice, rows, new_model_and_photo, by)
     said = [values for values, _ in as_chosen]
     return CalibrationChoice(
         tasks=tuple(tasks),
         by=by,
         chosen=choice.recipe,
         rows=rows,
-        new_model=unseen[0],
-        new_model_and_photo=unseen[1],
+        new_model=new_model,
+        new_model_and_photo=new_model_and_photo,
         helps=helps,
         why=why,
         maker_note=makers,

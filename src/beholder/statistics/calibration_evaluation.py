@@ -100,6 +100,14 @@ Predictions = Mapping[str, Sequence[Predicted]]
 """By candidate, what it says for each task."""
 
 
+class _Division(StrEnum):
+    """What is held back together when maps are tested."""
+
+    PHOTO = "photo"
+    MAKER = "maker"
+    BOTH = "both"
+
+
 class MapChoice(NamedTuple):
     """A recipe, and the weight of its map beside the line through the judge's own number."""
 
@@ -175,9 +183,8 @@ class CandidateEvaluation:
         self._means = [task.mean for task in tasks]
         self.judges: list[Predicted] = [(task.judge, task.judge) for task in tasks]
         self.fold = assign_folds(self.groups, folds, seed)
-        self._by_photo: list[tuple[Ints, ...]] = [(self.fold[rows],) for rows in self._rows]
-        self._predicted: dict[tuple[MapChoice, int], list[Predicted]] = {}
-        self._held_out: dict[tuple[str, int], list[HeldOutPredictions]] = {}
+        self._predicted: dict[tuple[MapChoice, _Division], list[Predicted]] = {}
+        self._held_out: dict[tuple[str, _Division], list[HeldOutPredictions]] = {}
 
     @cached_property
     def maker_count(self) -> int:
@@ -185,42 +192,41 @@ class CandidateEvaluation:
         counts = [len(set(task.makers or ())) for task in self.tasks]
         return min(counts) if min(counts) > 1 else 0
 
-    @cached_property
-    def _by_both(self) -> list[tuple[Ints, ...]]:
+    def _divide(self, division: _Division) -> list[tuple[Ints, ...]]:
+        """Return the folds of each task."""
+        if division is _Division.PHOTO:
+            return [(self.fold[rows],) for rows in self._rows]
+        if division is _Division.MAKER:
+            return [(task.maker_folds(),) for task in self.tasks]
         many = len(self.fold) > MANY_CASES
         photos = assign_folds(self.groups, CROSSED_FOLDS_OF_MANY if many else CROSSED_FOLDS, self.seed)
         most = CROSSED_FOLDS_OF_MANY if many else MAX_CROSSED_MAKER_FOLDS
         return [(photos[rows], task.maker_folds(most)) for task, rows in self._tasks_with_rows()]
 
-    @cached_property
-    def _by_maker(self) -> list[tuple[Ints, ...]]:
-        return [(task.maker_folds(),) for task in self.tasks]
-
-    def held_out(self, name: str, division: Sequence[tuple[Ints, ...]]) -> list[HeldOutPredictions]:
+    def held_out(self, name: str, division: _Division) -> list[HeldOutPredictions]:
         """Predict each case of each task by maps that saw none of its folds."""
-        key = name, id(division)
+        key = name, division
         if key not in self._held_out:
             self._held_out[key] = [
                 predict_out_of_fold(task, self.recipes[name], *folds)
-                for task, folds in zip(self.tasks, division, strict=True)
+                for task, folds in zip(self.tasks, self._divide(division), strict=True)
             ]
         return self._held_out[key]
 
-    def predict(self, choice: MapChoice, division: Sequence[tuple[Ints, ...]] | None = None) -> list[Predicted]:
+    def predict(self, choice: MapChoice, division: _Division = _Division.PHOTO) -> list[Predicted]:
         """Return what the finished map of a choice says of cases that it has not seen; by default by photograph."""
-        divided = self._by_photo if division is None else division
-        key = choice, id(divided)  # divisions are kept as long as this object
+        key = choice, division
         if key not in self._predicted:
-            self._predicted[key] = self._predict(choice, divided)
+            self._predicted[key] = self._predict(choice, division)
         return self._predicted[key]
 
-    def _predict(self, choice: MapChoice, divided: Sequence[tuple[Ints, ...]]) -> list[Predicted]:
+    def _predict(self, choice: MapChoice, division: _Division) -> list[Predicted]:
         finish = self.finish(choice)
-        lines = self.held_out(LINE_NAME, divided)
+        lines = self.held_out(LINE_NAME, division)
         found = [
             finish.predictions(task, map_, line, folds[0])
             for task, map_, line, folds in zip(
-                self.tasks, self.held_out(choice.recipe, divided), lines, divided, strict=True
+                self.tasks, self.held_out(choice.recipe, division), lines, self._divide(division), strict=True
             )
         ]
         return [(task.clip(one.values), one.positions(task.scale)) for task, one in zip(self.tasks, found, strict=True)]
@@ -234,7 +240,7 @@ class CandidateEvaluation:
         Without `and_photo` the maps have seen the same photograph by other makers, with its ratings; with it they have
         seen neither.
         """
-        return self.predict(choice, self._by_both if and_photo else self._by_maker)
+        return self.predict(choice, _Division.BOTH if and_photo else _Division.MAKER)
 
     def choose(self, by: SelectionMeasure, without: int | None = None) -> MapChoice:
         """Return the map that is closest to people; of equal ones the first, which is the simplest.
@@ -305,8 +311,8 @@ class CandidateEvaluation:
         fitted, finish = [], self.finish(choice)
         for task, *held_out in zip(
             self.tasks,
-            self.held_out(choice.recipe, self._by_photo),
-            self.held_out(LINE_NAME, self._by_photo),
+            self.held_out(choice.recipe, _Division.PHOTO),
+            self.held_out(LINE_NAME, _Division.PHOTO),
             strict=True,
         ):
             map_ = fit_map(task, self.recipes[choice.recipe])

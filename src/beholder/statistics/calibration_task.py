@@ -335,24 +335,22 @@ def load_run_provenance(ledger: Ledger, run: str) -> Provenance:
 def read_file_provenance(scores: Scores, files: Sequence[Path], cases: Path | None) -> Provenance:
     """Return the provenance of plain files.
 
-    Verdicts name their judge and rubric themselves; of a table, the judge is the name of the scores.
+    Verdicts name their rubric themselves.
 
     Args:
         scores: The scores that were read.
         files: The files they were read from.
         cases: A case file that names the images, relative to it.
     """
-    judges: dict[str, None] = {}
     rubrics: dict[str, str] = {}
     styles: dict[str, None] = {}
-    for file in files:
-        if file.suffix.lower() in (".jsonl", ".ndjson"):
-            for judge, rubric, version, style in _read_verdict_labels(file):
-                if scores.name in (judge, f"{judge} ({file.name})"):  # a file may hold other judges' verdicts too
-                    judges[judge], rubrics[rubric], styles[style] = None, version, None
+    if scores.file is not None and scores.file.suffix.lower() in (".jsonl", ".ndjson"):
+        for judge, rubric, version, style in _read_verdict_labels(scores.file):
+            if judge == scores.judge:  # a file may hold other judges' verdicts too
+                rubrics[rubric], styles[style] = version, None
     known = () if cases is None else read_image_cases(cases)
     source = ", ".join(file.name for file in files)
-    return Provenance(source, tuple(judges) or (scores.name,), rubrics, cases=known, styles=tuple(styles))
+    return Provenance(source, (scores.judge or scores.name,), rubrics, cases=known, styles=tuple(styles))
 
 
 def read_image_cases(path: Path) -> tuple[Case, ...]:

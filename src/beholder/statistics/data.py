@@ -95,6 +95,8 @@ class Scores:
         columns: Columns by name.
         groups: Group values by group name, one per case; empty where a case is in no such group.
         missing_reasons: By case, why it has no score or lacks some: the outcome in words.
+        judge: The judge's own name, of scores that were read from a file; `name` may tell two of one name apart.
+        file: The file that they were read from.
     """
 
     name: str
@@ -102,6 +104,8 @@ class Scores:
     columns: Mapping[str, Column]
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     missing_reasons: Mapping[str, str] = field(default_factory=dict)
+    judge: str = ""
+    file: Path | None = None
 
     def __len__(self) -> int:
         return len(self.cases)
@@ -116,7 +120,8 @@ class Scores:
         }
         groups = {name: tuple(values[row] for row in places) for name, values in self.groups.items()}
         kept = set(cases)
-        return Scores(self.name, cases, columns, groups, {k: v for k, v in self.missing_reasons.items() if k in kept})
+        reasons = {k: v for k, v in self.missing_reasons.items() if k in kept}
+        return replace(self, cases=cases, columns=columns, groups=groups, missing_reasons=reasons)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,7 +202,7 @@ def read_scores(path: Path) -> list[Scores]:
     for (case, judge, aspect), score in _read_table(path, "judge", "scores").items():
         builder = builders.setdefault(judge, _ColumnBuilder())
         builder.add(builder.add_case(case), aspect, ColumnKind.CRITERION, score)
-    return [builder.scores(judge) for judge, builder in builders.items()]
+    return [replace(builder.scores(judge), judge=judge, file=path) for judge, builder in builders.items()]
 
 
 def _read_table(source: CaseSource, who: str, does: str) -> dict[tuple[str, str, str], float]:
@@ -438,7 +443,10 @@ def _read_verdict_scores(path: Path) -> list[Scores]:
             by_judge.setdefault(verdict.judge, []).append((verdict, plain))
     _raise_problems(path, problems)
     alone = len(by_judge) == 1
-    return [tabulate_verdicts(f"{judge} ({path.name})" if alone else judge, found) for judge, found in by_judge.items()]
+    return [
+        replace(tabulate_verdicts(f"{judge} ({path.name})" if alone else judge, found), judge=judge, file=path)
+        for judge, found in by_judge.items()
+    ]
 
 
 def read_number_rows(

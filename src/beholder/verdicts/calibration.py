@@ -367,6 +367,7 @@ def _calibrate_verdict(
     calibration: Calibration, verdict: Verdict, numbers: Mapping[str, float], anyway: bool
 ) -> dict[str, CalibratedRating]:
     verdict_numbers = collect_numbers([verdict])
+    numbers = {**numbers, **verdict_numbers}  # a name that several verdicts have is that of this one
     misfit = "" if anyway else calibration.explain_misfit(verdict)
     other_rubric = bool(misfit) and verdict.rubric not in calibration.fitted_for.rubrics
     ratings = {}
@@ -421,5 +422,6 @@ def _name_source(name: str) -> str:
     if PIXELS_PREFIX in name:
         return PIXELS_PREFIX
     if JUROR_PREFIX in name:
-        return JUROR_PREFIX + name.partition(JUROR_PREFIX)[2].partition(".")[0]
+        first = name.partition(JUROR_PREFIX)[2].partition(",")[0]  # of a combination
+        return JUROR_PREFIX + first.rpartition(".")[0]  # the name of a judge may have dots
     return GIVEN_PREFIX if GIVEN_PREFIX in name else ""
