@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beholder.api.statistics import load_scores
 from beholder.cases.case import Case
 from beholder.errors import SetupError
 from beholder.images.image import ImageSource
@@ -95,8 +94,9 @@ def test_files_of_one_name_tell_each_of_its_own_verdicts(tmp_path: Path) -> None
         file.parent.mkdir()
         made = replace(verdict("case 1", "Anime"), rubric_version=version)
         file.write_text(json.dumps(made.to_dict()) + "\n", "utf-8")
-    for judged, version in zip(load_scores(scores=files), ("1.0", "2.0"), strict=True):
-        pedigree = read_file_provenance(judged, files, None)
+    for file, version in zip(files, ("1.0", "2.0"), strict=True):
+        [judged] = read_scores(file)
+        pedigree = read_file_provenance(replace(judged, name=f"a:judge ({file})"), files, None)
         assert (pedigree.judges, pedigree.rubrics) == (("a:judge",), {"mine": version})
 
 
