@@ -102,7 +102,7 @@ def peak(rows: object) -> int:
 
 
 @pytest.mark.parametrize("name", ["c.jsonl", "c.csv"])
-def test_twenty_thousand_lines_take_no_more_memory_than_five_hundred(tmp_path: Path, name: str) -> None:
+def test_fifty_thousand_lines_take_no_more_memory_than_five_hundred(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
 
     def most(count: int) -> int:
@@ -113,4 +113,4 @@ def test_twenty_thousand_lines_take_no_more_memory_than_five_hundred(tmp_path: P
         return peak(select_rows(read_rows(path, RESTYLE), only="p*"))
 
     few = most(500)
-    assert most(20_000) < few + 64 * 1024
+    assert most(50_000) < few + 64 * 1024
