@@ -47,7 +47,8 @@ def book(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_runs_are_listed_newest_first(run: Any, book: Path) -> None:
-    done = run("runs")
+    with Ledger.open(book / "beholder.db") as ledger, ledger.lock_run("bbb222", alone=True):
+        done = run("runs")
     assert done.code == 0
     head, second, first = done.out.splitlines()
     assert head.split() == ["run", "name", "state", "done", "mean", "score", "spent", "age", "tags"]

@@ -31,7 +31,7 @@ from beholder.cli.options import (
 )
 from beholder.cli.runs import format_money
 from beholder.errors import UsageError
-from beholder.reports.text import MAX_REPORT_MB, print_text, printable
+from beholder.reports.text import MAX_REPORT_MB, format_done, humanize_state, print_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from beholder.api.judged_case import JudgedCase
     from beholder.api.run import Run
     from beholder.ledger.query import Tally
-    from beholder.ledger.types import RunRecord
     from beholder.reports.run_data import ProgressCallback
 
 
@@ -151,7 +150,7 @@ def show(
         print_text(json.dumps(loaded.to_dict(by=by)))
     else:
         split = loaded.by_group(by) if by else {}
-        _print_run_summary(loaded.record, loaded.summary, loaded.fail_under)
+        _print_run_summary(loaded)
         unscored = (verdict for verdict in loaded.verdicts() if verdict.missing_score_reason)
         for verdict in islice(unscored, UNSCORED_SHOWN):
             print_text(f"  {verdict.case}: {printable(verdict.missing_score_reason)[:200]}")
@@ -184,16 +183,15 @@ def load_run(
     return loaded
 
 
-def _print_run_summary(record: RunRecord, tally: Tally, fail_under: Mapping[str, float]) -> None:
+def _print_run_summary(run: Run) -> None:
     from rich.console import Console
 
     from beholder.cli.output import means_table
-    from beholder.reports.text import run_state
 
-    print_text(
-        printable(f"run {record.id} ({record.name}), {run_state(record)}, started {record.created:%Y-%m-%d %H:%M} UTC")
-    )
-    Console(highlight=False).print(means_table(tally, fail_under))
+    record, tally = run.record, run.summary
+    state = humanize_state(run.state)
+    print_text(printable(f"run {run.id} ({run.name}), {state}, started {run.created:%Y-%m-%d %H:%M} UTC"))
+    Console(highlight=False).print(means_table(tally, run.fail_under))
     for name, rubric in tally.rubrics.items():
         if rubric.grades:
             print_text(printable(_format_counts(f"grades of {name}", dict(sorted(rubric.grades.items())))))
@@ -201,9 +199,10 @@ def _print_run_summary(record: RunRecord, tally: Tally, fail_under: Mapping[str,
             print_text(printable(f"{name}: {rubric.passed[True]} passed, {rubric.passed[False]} failed"))
     cost = format_money(None if tally.unpriced and not tally.cost_usd else tally.cost_usd, tally.unpriced)
     paid = format_money(record.spent_usd, record.unpriced)
+    done = format_done(tally.verdicts, record.total, tally.not_asked)
     lines = {
         "outcomes": _format_counts("", tally.outcomes),
-        "verdicts": f"{tally.verdicts} of {record.total}, {tally.reused} from answers that the ledger had",
+        "verdicts": f"{done}, {tally.reused} from answers that the ledger had",
         "skipped cases": str(record.skipped) if record.skipped else "",
         "cost": f"{paid} spent by this run, answers worth {cost}",
         "tokens": ", ".join(f"{count:,} {name.removesuffix('_tokens')}" for name, count in tally.usage.items()),
