@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from beholder.api.files import (
     OutputFile,
+    OutputKind,
     ReportRequest,
     RunReport,
     choose_report_format,
@@ -294,20 +295,21 @@ class Run:
         with self.open() as ledger:
             return to_any_frame(self._stored(ledger))
 
-    def export(self, path: OutputFile, to: str | None = None) -> None:
+    def export(self, path: OutputFile, to: str | None = None, *, force: bool = False) -> None:
         """Write the verdicts to a file for other programs, in the order of the cases; see `beholder export`.
 
         Args:
             path: The file, or an open binary file.
             to: "csv", "jsonl" or "parquet"; by default what the file's name ends in, else "csv".
+            force: Overwrite a file that is no export. Without it only an earlier export, or an empty file, is replaced.
 
         Raises:
-            UsageError: The file cannot be written.
+            UsageError: The file cannot be written or is no export.
         """
         to = to or _ending_of(path).removeprefix(".") or "csv"
         if to not in FORMATS:
             raise UsageError(f"Verdicts are exported as {', '.join(FORMATS)}, not {to!r}.")
-        with self.open() as ledger, open_output(ledger, path) as file:
+        with self.open() as ledger, open_output(ledger, path, OutputKind.EXPORT, force=force) as file:
             if to == "parquet":
                 to_frame(self._stored(ledger)).write_parquet(file)
             elif to == "csv":

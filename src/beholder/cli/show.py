@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,7 @@ from beholder.cli.options import (
     AnywayOption,
     CalibrationFile,
     FeaturesFile,
+    ForceOption,
     GroupOption,
     JsonOption,
     LedgerOption,
@@ -49,6 +50,7 @@ def export(
     calibration: CalibrationFile = None,
     features: FeaturesFile = None,
     anyway: AnywayOption = False,
+    force: ForceOption = False,
     address: LedgerOption = None,
 ) -> None:
     """Write the verdicts of a run for other programs, in the order of its cases.
@@ -57,16 +59,22 @@ def export(
     case's groups as `group.NAME`, `rubric`, `judge`, `model`, `outcome`, `score`, each criterion as `NAME.score`,
     `grade`, `passed`, `usage.input_tokens`, `cost_usd` and so on; without a value, a cell is empty. What people would
     say, where there is a calibration, is `ASPECT.calibrated`, between `ASPECT.calibrated_low` and `_high`. In csv a
-    text that a spreadsheet would take for a formula (=, +, -, @ in front) gets an apostrophe in front.
+    text that a spreadsheet would take for a formula (=, +, -, @ in front) gets an apostrophe in front. An earlier
+    export is replaced; any other file only with --force.
     """
     from beholder.ledger.export import FORMATS
 
     if to not in FORMATS:
         raise UsageError(f"--to is one of {', '.join(FORMATS)}, not {to!r}.")
-    if to == "parquet" and output is None:
+    if to == "parquet" and (output is None or str(output) == "-"):
         raise UsageError("Parquet is not for a terminal; name a file with -o FILE.")
     loaded = load_run(run, address, calibration, features, anyway=anyway)
-    loaded.export(output or typer.get_binary_stream("stdout"), to)
+    loaded.export(_choose_output(output), to, force=force)
+
+
+def _choose_output(output: Path | None) -> Path | IO[bytes]:
+    """Return the file that was named, or standard output."""
+    return typer.get_binary_stream("stdout") if output is None or str(output) == "-" else output
 
 
 ratings_app = typer.Typer(help="Export and import human ratings of a run.", no_args_is_help=True)
@@ -79,6 +87,7 @@ def export_ratings_command(
     rater: Annotated[
         list[str] | None, typer.Option(help="Only this rater; more than once: these.", show_default=False)
     ] = None,
+    force: ForceOption = False,
     address: LedgerOption = None,
 ) -> None:
     """Write the ratings of a run as CSV: case, rater, aspect, score.
@@ -89,7 +98,7 @@ def export_ratings_command(
     """
     from beholder.api.score import export_ratings
 
-    export_ratings(run, output or typer.get_binary_stream("stdout"), raters=rater or (), ledger=address)
+    export_ratings(run, _choose_output(output), raters=rater or (), force=force, ledger=address)
 
 
 @ratings_app.command("import")
