@@ -203,7 +203,7 @@ def test_a_bad_export_leaves_no_half_file(run: Any, book: Path, monkeypatch: pyt
 
     monkeypatch.setattr("beholder.api.run.json_lines", fail)
     (book / "out.jsonl").write_text("as it was", "utf-8")
-    done = run("export first --to jsonl -o out.jsonl")
+    done = run("export first --to jsonl -o out.jsonl --force")
     assert (done.code, "damaged" in done.err) == (2, True)
     assert (book / "out.jsonl").read_text("utf-8") == "as it was"
     assert [path.name for path in book.glob("*out*")] == ["out.jsonl"]
