@@ -325,3 +325,41 @@ def test_a_lazy_frame_is_a_source_of_cases(make_case: Callable[[int], Case]) -> 
     images = {role: str(path) for role, path in make_case(0).list_images()}
     frame = polars.LazyFrame([{"id": "a", **images, "instruction": "make it red"}])
     assert run(rubric=RUBRIC, cases=frame, ledger="new.db").summary.verdicts == 1
+
+
+@pytest.mark.parametrize(
+    ("there", "name", "hint"),
+    [
+        (["suite-edits.yaml", "other.yaml"], "suite-edit.yaml", "did you mean 'suite-edits.yaml'?"),
+        (["edits.yaml", "restyles.yml", "notes.txt"], "nosuite.yaml", "the folder has edits.yaml, restyles.yml"),
+        ([], "nosuite.yaml", "`beholder init` writes a suite to start from"),
+        ([], "nowhere/suite.yaml", "there is no folder 'nowhere'"),
+    ],
+)
+@pytest.mark.parametrize("function", [beholder.run, beholder.plan])
+def test_a_suite_that_is_not_there_is_answered_with_those_that_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: Any, there: list[str], name: str, hint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file in there:
+        (tmp_path / file).touch()
+    with pytest.raises(beholder.BeholderError) as error:
+        function(name)
+    assert hint in str(error.value)
+
+
+@pytest.mark.parametrize("ratings", [3, True, object()])
+def test_what_are_no_ratings_is_not_called_cases(tmp_path: Path, ratings: Any) -> None:
+    scores = tmp_path / "scores.csv"
+    scores.write_text("case,judge,aspect,score\na,j,score,1\n", "utf-8")
+    with pytest.raises(beholder.UsageError, match=r"^Ratings are given as .* this is of type \w+\.$"):
+        beholder.agree(scores=scores, ratings=ratings)
+
+
+def test_a_verdict_keeps_the_answer_that_its_mapping_has() -> None:
+    made = {"case": "a", "rubric": "r", "rubric_version": "1", "judge": "j", "outcome": "refused", "answer": "No."}
+    verdict = beholder.Verdict.from_dict(made)
+    assert verdict.answer == "No."
+    assert "answer" not in verdict.to_dict()
+    assert beholder.Verdict.from_dict({**verdict.to_dict(), "answer": verdict.answer}) == verdict
+    assert beholder.Verdict.from_dict(verdict.to_dict()).answer == ""

@@ -47,7 +47,8 @@ def book(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_runs_are_listed_newest_first(run: Any, book: Path) -> None:
-    done = run("runs")
+    with Ledger.open(book / "beholder.db") as ledger, ledger.lock_run("bbb222", alone=True):
+        done = run("runs")
     assert done.code == 0
     head, second, first = done.out.splitlines()
     assert head.split() == ["run", "name", "state", "done", "mean", "score", "spent", "age", "tags"]
@@ -202,7 +203,7 @@ def test_a_bad_export_leaves_no_half_file(run: Any, book: Path, monkeypatch: pyt
 
     monkeypatch.setattr("beholder.api.run.json_lines", fail)
     (book / "out.jsonl").write_text("as it was", "utf-8")
-    done = run("export first --to jsonl -o out.jsonl")
+    done = run("export first --to jsonl -o out.jsonl --force")
     assert (done.code, "damaged" in done.err) == (2, True)
     assert (book / "out.jsonl").read_text("utf-8") == "as it was"
     assert [path.name for path in book.glob("*out*")] == ["out.jsonl"]

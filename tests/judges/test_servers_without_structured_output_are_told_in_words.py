@@ -112,6 +112,18 @@ async def test_a_server_that_ignores_it_gets_the_schema_in_words_from_the_third_
     assert "Answer with one JSON object of this JSON Schema" in server.received[-1].system
 
 
+@pytest.mark.parametrize("thinking", ["<think>Is it {fine}?</think>\n\n", "It looks fine.</think>"])
+async def test_one_that_thinks_first_does_not_ignore_it(
+    server: JudgeServer, thinking: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.default = thinking + '{"share": 1}'
+    async with aclosing(judge(server)) as one:
+        answers = [await one.answer(brief()) for _ in range(4)]
+    assert not any(answer.ignores_schema or answer.flags for answer in answers)
+    assert all(heard.schema is not None for heard in server.received)
+    assert "ignores the schema" not in caplog.text
+
+
 async def test_so_does_one_whose_json_has_a_form_of_its_own(server: JudgeServer) -> None:
     server.say('{"rating": 5}', '{"share": "half"}', "{}")
     async with aclosing(judge(server)) as one:
@@ -200,6 +212,12 @@ SCORE: dict[str, object] = {
         ('{"score": 5} That is why.', False),
         ('```json\n{"score": 5}\n```', False),
         ("[5]", False),
+        ('<think>Four or five?</think>\n{"score": 5}', True),
+        ('<think>Is {"score": 4} enough?</think>{"score": 5}', True),
+        ('<think>A tag </think>{like this}?</think>{"score": 5}', True),
+        ('<think>Four or five?</think>Five: {"score": 5}', False),
+        ('<think>Four or five?</think>\n{"rating": 5}', False),
+        ("<think>Five.</think>", False),
     ],
 )
 def test_an_answer_fits_its_schema_and_has_nothing_around_it(text: str, fits: bool) -> None:

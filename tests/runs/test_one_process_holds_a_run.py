@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from support.ledger import run_record
+from support.postgres import Server
 from support.scripts import PATIENCE_S
 
 from beholder import Ledger, LedgerError, UsageError
-from beholder.runs.ledger_access import lock_run
+from beholder.runs.ledger_access import correct_state, lock_run
 
 HOLD = """
 import sys
@@ -146,3 +147,17 @@ def test_under_contention_no_two_hold_it(place: Path, monkeypatch: pytest.Monkey
     assert [other.returncode for other in others] == [0] * 4
     assert sum(map(int, counts)) > 0
     assert [file.name for file in place.parent.glob("*.lock")] == ["ledger.db.lock"]
+
+
+def test_on_a_shared_ledger_who_looks_sees_whether_somebody_works_on_it(postgres: Server) -> None:
+    with Ledger.open(postgres.database(), create=True) as ledger:
+        ledger.start(run_record("r1"))
+        ledger.start(run_record("r2"))
+        with lock_run(ledger, "r1"):
+            assert ledger.is_run_locked("r1")
+            assert not ledger.is_run_locked("r2")
+            assert correct_state(ledger, ledger.run("r1")).state == "running"
+            assert correct_state(ledger, ledger.run("r2")).state == "interrupted"
+            with lock_run(ledger, "r1"):  # asking keeps nobody out
+                pass
+        assert correct_state(ledger, ledger.run("r1")).state == "interrupted"

@@ -10,7 +10,7 @@ from typing import Any
 from xml.etree import ElementTree as Xml
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 from support.ledger import verdict as any_verdict
@@ -65,6 +65,28 @@ def test_the_published_form(near: Verdict, rubrics: dict[str, Rubric]) -> None:
     gate = rubrics["description"].with_scoring(gates=(GateRule(criterion="clarity", least=0.7),))
     almost = replace(near, criteria={**near.criteria, "clarity": replace(near.criteria["clarity"], score=0.6999)})
     assert to_seed_format(almost, gate)["details"]["clarity"] == 0.6999
+
+
+def test_the_criteria_of_the_published_form(
+    verdict: Callable[..., Verdict], description: Callable[..., Any], rubrics: dict[str, Rubric]
+) -> None:
+    made = verdict("description", description((0.695, 0.695, 0.695, 0.695)))
+    written = to_seed_format(made, rubrics["description"])
+    assert (written["score"], written["passed"]) == (0.695, False)
+    assert [*written["details"].values()] == [0.695] * 4
+    far = verdict("description", description((0.795, 0.795, 0.795, 0.795)))
+    assert [*to_seed_format(far, rubrics["description"])["details"].values()] == [0.8] * 4  # nothing is decided here
+
+
+@given(st.lists(st.integers(6850, 7150).map(lambda whole: whole / 10_000), min_size=4, max_size=4))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_whoever_computes_with_published_criteria_comes_to_the_same_verdict(
+    verdict: Callable[..., Verdict], description: Callable[..., Any], rubrics: dict[str, Rubric], scores: list[float]
+) -> None:
+    made = verdict("description", description(tuple(scores)))
+    written = to_seed_format(made, rubrics["description"])["details"]
+    again = verdict("description", description(tuple(written.values())))
+    assert (again.passed, again.grade) == (made.passed, made.grade)
 
 
 def shown(made: Verdict) -> str:

@@ -215,11 +215,11 @@ class AsyncSession:
     @property
     def run(self) -> Run:
         """The session's run, as it is in the ledger now. Raises `UsageError` without a ledger."""
-        from beholder.api.run import Run
+        from beholder.api.run import load_session_run
 
         if self._run is None:
             raise UsageError('A session without a ledger has no run: AsyncSession(ledger="beholder.db").')
-        return Run.load(self._run.id, self._run.ledger.address)
+        return load_session_run(self._run.id, self._run.ledger.address, closed=self._closed)
 
     async def judge(self, rubric: RubricLike, case: Case | None = None, /, **inputs: object) -> Verdict:
         """Judge one case by one rubric. With a ledger, a call that is canceled is finished and stored nevertheless.

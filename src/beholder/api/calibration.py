@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from beholder.api.arguments import check_number, check_whole, to_names, to_path
-from beholder.api.files import write_text
+from beholder.api.files import OutputKind, check_output, write_text
 from beholder.api.statistics import (
     Files,
     Pairs,
@@ -84,19 +84,21 @@ class CalibrationResult:
         """Whether at least one map is surely nearer to people than the judge's own number and than a constant."""
         return any(choice.is_worth_having(task) for choice in self.choices for task in choice.tasks)
 
-    def save(self, path: PathLike, *, anyway: bool = False) -> None:
+    def save(self, path: PathLike, *, anyway: bool = False, force: bool = False) -> None:
         """Write the maps that help to a file, which `--calibration` and `Options(calibration=…)` take.
 
         Args:
             path: The file.
             anyway: Write also maps that do not help.
+            force: Overwrite a file that is no calibration. Without it only one, or an empty file, is replaced.
 
         Raises:
-            UsageError: No map helps, or the file cannot be written.
+            UsageError: No map helps, or the file cannot be written or is no calibration.
         """
         document = build_document(self.choices, self.made, anyway=anyway)
         if not document["aspects"]:
             raise UsageError(f"Nothing is written to {str(path)!r}: no map is worth having (anyway=True writes it).")
+        check_output(Path(path), OutputKind.CALIBRATION, force=force)
         write_text(Path(path), format_json(document) + "\n")
 
     def to_dict(self) -> dict[str, object]:

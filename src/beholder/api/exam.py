@@ -217,7 +217,7 @@ def _take_sheets(
             if suite_run.id != first:
                 ledger.tag(suite_run.id, sitting_tag(first))
             hooks.begin(suite_run)
-            if execute_run(suite_run, hooks).state != FINISHED:
+            if execute_run(suite_run, hooks).record.state != FINISHED:
                 raise KeyboardInterrupt
         outcomes = ledger.tally(suite_run.id).outcomes
         unanswered += outcomes.total() - sum(outcomes[outcome] for outcome in ANSWERED_OUTCOMES)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import math
 import os
 import shutil
+import stat
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from beholder.api.arguments import check_number
 from beholder.errors import UsageError
+from beholder.verdicts.calibration import CALIBRATION_KIND
 from beholder.verdicts.verdict import format_count
 
 if TYPE_CHECKING:
@@ -36,36 +41,100 @@ def write_text(output: Path, text: str) -> None:
         file.write(text.encode("utf-8", "backslashreplace"))
 
 
-def check_output(output: Path) -> None:
-    """Raise `UsageError` if a file cannot be written, before the work whose result is to be in it."""
+class OutputKind(Enum):
+    """What is written to a file, and how such a file begins and what it has near its beginning or its end."""
+
+    REPORT = (
+        "report",
+        (b"<!doctype html>", b'<meta name="generator" content="Beholder '),
+        (b"### <code>", b" on "),
+        (b"### <code>", b"</code> against <code>"),
+        (b"<?xml ", b'<testsuites name="beholder"'),
+    )
+    EXPORT = "export", (b"case,", b",outcome,"), (b'{"case": ', b'"outcome": "'), (b"PAR1", b"outcome")
+    RATINGS = "file of ratings", (b"case,rater,aspect,score\n", b"")
+    VOTES = "file of votes", (b"model_a,model_b,winner", b"")
+    CALIBRATION = "calibration", (b"{", f'"{CALIBRATION_KIND}"'.encode())
+
+    def __init__(self, title: str, *marks: tuple[bytes, bytes]) -> None:
+        self.title, self.marks = title, marks
+
+    def fits(self, head: bytes, tail: bytes) -> bool:
+        """Return whether a file that begins and ends so is of this kind."""
+        return any(head.startswith(start) and (mark in head or mark in tail) for start, mark in self.marks)
+
+
+def check_output(output: Path, kind: OutputKind, *, force: bool = False) -> None:
+    """Raise `UsageError` if a file cannot be written, before the work whose result is to be in it.
+
+    A file that exists is replaced if it is empty or of the same kind, by how it begins.
+
+    Args:
+        output: The file; a pipe, the null device or a terminal is written to directly.
+        kind: What it is going to hold.
+        force: Replace also what is something else.
+    """
     with _explain_errors(output):
         if output.is_dir():
             raise UsageError(f"{str(output)!r} is a folder; name a file in it.")
-        if output.is_file() or not output.exists():  # a pipe or device is written to directly
+        if output.is_file() or not output.exists():
             with tempfile.TemporaryFile(dir=output.resolve().parent):
                 pass
-
-
-_HEAD_BYTES = 4096
-_REPORT_MARKS = (
-    (b"<!doctype html>", b'<meta name="generator" content="Beholder '),
-    (b"### <code>", b" on "),
-    (b"<?xml ", b'<testsuites name="beholder"'),
-)
-
-
-def check_replaceable(output: Path) -> None:
-    """Raise `UsageError` if a file exists that is neither empty nor a report of ours, by how it begins."""
-    with _explain_errors(output):
-        if not output.is_file():
+        else:
+            _check_device(output)
+        if force or not output.is_file():
             return
         with output.open("rb") as file:
             head = file.read(_HEAD_BYTES)
-    if head and not any(head.startswith(start) and mark in head for start, mark in _REPORT_MARKS):
+            file.seek(max(0, output.stat().st_size - _TAIL_BYTES))
+            tail = file.read(_TAIL_BYTES)
+    if head and not kind.fits(head, tail):
         raise UsageError(
-            f"{str(output)!r} exists and is no report of Beholder's; name another file, or overwrite it (--force or "
-            "force=True)."
+            f"{str(output)!r} exists and is no {kind.title} of Beholder's; name another file, or overwrite it (--force "
+            "or force=True)."
         )
+
+
+_HEAD_BYTES, _TAIL_BYTES = 4096, 65_536
+PIPE_PATIENCE_S, _PIPE_PAUSE_S = 2.0, 0.02  # how long who reads from a pipe may take to open it
+
+
+def _check_device(output: Path) -> None:
+    """Raise `UsageError` for what is no file, pipe, null device, terminal or output of this process: a disk, say."""
+    mode = output.stat()
+    if stat.S_ISFIFO(mode.st_mode):
+        return
+    if stat.S_ISCHR(mode.st_mode):
+        with suppress(OSError):
+            if os.path.samestat(mode, os.stat(os.devnull)):
+                return
+        for handle in (1, 2):
+            with suppress(OSError):
+                if os.path.samestat(mode, os.fstat(handle)):
+                    return
+        with suppress(OSError), output.open("wb") as opened:
+            if opened.isatty():
+                return
+    raise UsageError(f"{str(output)!r} is a device or a socket; name a file.")
+
+
+def _open_pipe(output: Path) -> int:
+    """Return a descriptor to write to a pipe. Raises `UsageError` if nobody reads from it: that would wait for ever."""
+    deadline = time.monotonic() + PIPE_PATIENCE_S
+    while True:
+        try:
+            handle = os.open(output, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > deadline:
+                raise UsageError(
+                    f"{str(output)!r} is a pipe, and nobody reads from it; start the reader, or name a file."
+                ) from None
+            time.sleep(_PIPE_PAUSE_S)
+        else:
+            os.set_blocking(handle, True)
+            return handle
 
 
 @contextmanager
@@ -95,7 +164,8 @@ def _open_draft(output: Path) -> Iterator[IO[bytes]]:
     if output.is_dir():
         raise UsageError(f"{str(output)!r} is a folder; name a file in it.")
     if output.exists() and not output.is_file():
-        with output.open("wb") as file:
+        _check_device(output)
+        with os.fdopen(_open_pipe(output), "wb") if output.is_fifo() else output.open("wb") as file:
             yield file
         return
     output = output.resolve()  # a symbolic link stays one
@@ -117,10 +187,15 @@ OutputFile = str | os.PathLike[str] | IO[bytes]
 
 
 @contextmanager
-def open_output(ledger: Ledger, output: OutputFile) -> Iterator[IO[bytes]]:
-    """Open a file for what is read from a ledger, as `atomic_write` does; an open file is written to as it is."""
+def open_output(ledger: Ledger, output: OutputFile, kind: OutputKind, *, force: bool = False) -> Iterator[IO[bytes]]:
+    """Open a file for what is read from a ledger, as `atomic_write` does; an open file is written to as it is.
+
+    Raises:
+        UsageError: The file cannot be written, or exists and is of another kind: see `check_output`.
+    """
     if isinstance(output, str | os.PathLike):
         refuse_ledger_path(ledger, Path(output))
+        check_output(Path(output), kind, force=force)
         with atomic_write(Path(output)) as file:
             yield file
     elif isinstance(output, io.TextIOBase) or not hasattr(output, "write"):
@@ -203,14 +278,12 @@ def write_run_report(
     """Write the report of a run; with an `other`, older run also what changed since. Raises `UsageError`."""
     if isinstance(output, str | os.PathLike):
         refuse_ledger_path(ledger, Path(output))
-        check_output(Path(output))
-        if not request.force:
-            check_replaceable(Path(output))
+        check_output(Path(output), OutputKind.REPORT, force=request.force)
     with tempfile.TemporaryFile() as draft:
         description = _draft_report(ledger, record, other, request, draft)
         size = draft.tell()
         draft.seek(0)
-        with open_output(ledger, output) as file:
+        with open_output(ledger, output, OutputKind.REPORT, force=request.force) as file:
             shutil.copyfileobj(draft, file)
     return RunReport(output if isinstance(output, str | os.PathLike) else None, size, description)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from beholder.api.files import (
     OutputFile,
+    OutputKind,
     ReportRequest,
     RunReport,
     choose_report_format,
@@ -31,9 +32,9 @@ from beholder.ledger.export import FORMATS, csv_lines, json_lines, to_any_frame,
 from beholder.ledger.ledger import Ledger, LedgerLike, open_ledger
 from beholder.ledger.query import Tally, tally_groups, tally_verdicts
 from beholder.ledger.types import FINISHED, WAITING, RunProgress, RunRecord, StoredVerdict
-from beholder.reports.text import MAX_REPORT_MB, run_state
+from beholder.reports.text import MAX_REPORT_MB, format_done, humanize_state, run_state
 from beholder.runs.execution import RunMeans, choose_exit_code, find_missed_thresholds
-from beholder.runs.ledger_access import delete_run
+from beholder.runs.ledger_access import correct_state, delete_run
 from beholder.verdicts.verdict import Outcome, Verdict, format_count
 
 if TYPE_CHECKING:
@@ -56,7 +57,12 @@ class Run:
     """
 
     def __init__(
-        self, record: RunRecord, ledger: Ledger, suite: Suite | None = None, summary: Tally | None = None
+        self,
+        record: RunRecord,
+        ledger: Ledger,
+        suite: Suite | None = None,
+        summary: Tally | None = None,
+        progress: RunProgress | None = None,
     ) -> None:
         """Keep a run and where it is.
 
@@ -65,6 +71,7 @@ class Run:
             ledger: Where it is.
             suite: With the thresholds that count; without it those that the run was started with.
             summary: If it was counted while the run was executed, so that it is not read from the ledger.
+            progress: If it was read together with that of other runs.
         """
         self.record = record
         self.ledger = ledger.place
@@ -74,7 +81,8 @@ class Run:
         self._fail_under: dict[str, float] = dict(fail_under) if isinstance(fail_under, Mapping) else {}
         self._max_unscored = max_unscored if isinstance(max_unscored, str | int | float) else None
         self._tally = summary
-        self._progress: RunProgress | None = None
+        self._progress = progress
+        self._not_asked = summary.not_asked if summary else (progress or self._read_progress(ledger)).not_asked
         self._rated = 0
         self.calibration: CalibrationApplier | None = None
         """What calibrates the verdicts, if the run was made by `calibrated`."""
@@ -94,7 +102,7 @@ class Run:
             LedgerError: There is no such run or ledger.
         """
         with open_ledger(ledger) as opened:
-            return cls(opened.run(name), opened)
+            return cls(correct_state(opened, opened.run(name)), opened)
 
     @property
     def id(self) -> str:
@@ -106,8 +114,10 @@ class Run:
 
     @property
     def state(self) -> str:
-        """`running`, `interrupted`, `waiting` (for a batch) or `finished`; an unfinished review is `open`."""
-        return run_state(self.record)
+        """`running`, `interrupted`, `waiting` (for a batch), `finished`, or `over_budget` if it has come to its end and
+        cases were not asked; an unfinished review is `open`. Nobody works on a run that is `interrupted`: it was
+        stopped or killed."""
+        return run_state(self.record, self._not_asked)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -134,7 +144,10 @@ class Run:
         if self._progress is not None:
             return self._progress
         with self.open() as ledger:
-            return ledger.progress([self.id]).get(self.id, RunProgress())
+            return self._read_progress(ledger)
+
+    def _read_progress(self, ledger: Ledger) -> RunProgress:
+        return ledger.progress([self.id]).get(self.id, RunProgress())
 
     @property
     def summary(self) -> Tally:
@@ -176,7 +189,8 @@ class Run:
         """Read the run from the ledger again: its state, name and tags. Returns the run itself."""
         self._tally = self._progress = None
         with self.open() as ledger:
-            self.record = ledger.run(self.id)
+            self.record = correct_state(ledger, ledger.run(self.id))
+            self._not_asked = self._read_progress(ledger).not_asked
         return self
 
     def calibrated(
@@ -281,20 +295,21 @@ class Run:
         with self.open() as ledger:
             return to_any_frame(self._stored(ledger))
 
-    def export(self, path: OutputFile, to: str | None = None) -> None:
+    def export(self, path: OutputFile, to: str | None = None, *, force: bool = False) -> None:
         """Write the verdicts to a file for other programs, in the order of the cases; see `beholder export`.
 
         Args:
             path: The file, or an open binary file.
             to: "csv", "jsonl" or "parquet"; by default what the file's name ends in, else "csv".
+            force: Overwrite a file that is no export. Without it only an earlier export, or an empty file, is replaced.
 
         Raises:
-            UsageError: The file cannot be written.
+            UsageError: The file cannot be written or is no export.
         """
         to = to or _ending_of(path).removeprefix(".") or "csv"
         if to not in FORMATS:
             raise UsageError(f"Verdicts are exported as {', '.join(FORMATS)}, not {to!r}.")
-        with self.open() as ledger, open_output(ledger, path) as file:
+        with self.open() as ledger, open_output(ledger, path, OutputKind.EXPORT, force=force) as file:
             if to == "parquet":
                 to_frame(self._stored(ledger)).write_parquet(file)
             elif to == "csv":
@@ -384,7 +399,8 @@ class Run:
     def to_dict(self, *, by: str | None = None) -> dict[str, object]:
         """Return JSON values, as `beholder show --json` prints them; with `by`, also a summary for each value of a
         group."""
-        values = {**record_to_dict(self.record), "versions": dict(self.record.versions), **self.summary.to_dict()}
+        values = {**record_to_dict(self.record), "state": self.state, "versions": dict(self.record.versions)}
+        values |= self.summary.to_dict()
         if by is not None:
             values["groups"] = {by: {value: tally.to_dict() for value, tally in self.by_group(by).items()}}
         return values
@@ -396,8 +412,8 @@ class Run:
         """
         progress = self.progress
         rated = {"rated": self._rated, "cases": self.case_count} if self.record.is_review else {}
-        values = {"done": progress.done, "scored": progress.scored, "score": progress.mean_score}
-        return {**record_to_dict(self.record), **values, **rated}
+        values = {**record_to_dict(self.record), "state": self.state, "done": progress.done, "scored": progress.scored}
+        return {**values, "score": progress.mean_score, "not_asked": progress.not_asked, **rated}
 
     @property
     def case_count(self) -> int:
@@ -428,7 +444,8 @@ class Run:
 
         tally = self.summary
         outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in tally.outcomes.most_common())
-        facts = [f"{self.state}, {tally.verdicts:,} of {format_count(self.total, 'verdict')}: {outcomes or 'none'}"]
+        done = format_done(tally.verdicts, self.total, tally.not_asked)
+        facts = [f"{humanize_state(self.state)}, {done}: {outcomes or 'none'}"]
         rows = [
             (name, key, f"{mean.count:,}", format_mean(key, mean.value, self.fail_under))
             for name, rubric in tally.rubrics.items()
@@ -470,13 +487,23 @@ def list_runs(ledger: LedgerLike = None, *, tag: str | None = None, reviews: boo
         LedgerError: There is no such ledger.
     """
     with open_ledger(ledger) as opened:
-        records = [one for one in opened.runs(tag=tag) if reviews is None or one.is_review == reviews]
+        records = [
+            correct_state(opened, one) for one in opened.runs(tag=tag) if reviews is None or one.is_review == reviews
+        ]
         progress = opened.progress([record.id for record in records])
         rated = opened.rated_cases([record.id for record in records if record.is_review])
-        listed = [Run(record, opened) for record in records]
+        listed = [Run(record, opened, progress=progress.get(record.id, RunProgress())) for record in records]
     for run in listed:
-        run._progress, run._rated = progress.get(run.id, RunProgress()), rated.get(run.id, 0)
+        run._rated = rated.get(run.id, 0)
     return listed
+
+
+def load_session_run(run_id: str, ledger: LedgerLike, *, closed: bool) -> Run:
+    """Load the run of a session. Until that is closed it is running, also before it has begun to judge."""
+    if closed:
+        return Run.load(run_id, ledger)
+    with open_ledger(ledger) as opened:
+        return Run(opened.run(run_id), opened)
 
 
 def record_to_dict(record: RunRecord) -> dict[str, object]:

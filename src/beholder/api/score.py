@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beholder.api.files import OutputFile, open_output
+from beholder.api.files import OutputFile, OutputKind, open_output
 from beholder.api.options import Options, RubricLike
 from beholder.api.run import Run
 from beholder.api.statistics import Pairs, to_pairs
@@ -305,7 +305,12 @@ def import_ratings(
 
 
 def export_ratings(
-    run: str | Run, output: OutputFile, *, raters: str | Sequence[str] = (), ledger: LedgerLike = None
+    run: str | Run,
+    output: OutputFile,
+    *,
+    raters: str | Sequence[str] = (),
+    force: bool = False,
+    ledger: LedgerLike = None,
 ) -> None:
     """Write the ratings of a run as CSV: case, rater, aspect, score.
 
@@ -316,10 +321,12 @@ def export_ratings(
         run: The run that was rated, or one person's review of it; see `import_ratings`.
         output: A path, or an open binary file.
         raters: Only these raters.
+        force: Overwrite a file that holds no ratings. Without it only ratings, or an empty file, are replaced.
         ledger: The ledger of a run that is given by name; see `Run.load`.
 
     Raises:
-        UsageError: Nobody rated the run, or not all of these raters did; or the file cannot be written.
+        UsageError: Nobody rated the run, or not all of these raters did; or the file cannot be written, or holds
+            something else.
         LedgerError: There is no such run.
     """
     name, place = _locate(run, ledger)
@@ -340,7 +347,7 @@ def export_ratings(
                 f"Nobody reviewed the run {record.id} ({record.name}); `beholder view` lets people rate it, and "
                 "`beholder ratings import` takes ratings from a file."
             )
-        with open_output(opened, output) as file:
+        with open_output(opened, output, OutputKind.RATINGS, force=force) as file:
             file.writelines(format_ratings_csv(opened, record.id, reviews))
 
 

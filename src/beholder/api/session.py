@@ -253,11 +253,11 @@ class Session:
     @property
     def run(self) -> Run:
         """The session's run, as it is in the ledger now. Raises `UsageError` without a ledger."""
-        from beholder.api.run import Run
+        from beholder.api.run import load_session_run
 
         if self._setup.ledger is None:
             raise UsageError('A session without a ledger has no run: Session(ledger="beholder.db").')
-        return Run.load(self._run_id, self._setup.ledger)
+        return load_session_run(self._run_id, self._setup.ledger, closed=self._closed)
 
     def judge(self, rubric: RubricLike, case: Case | None = None, /, **inputs: object) -> Verdict:
         """Judge one case by one rubric.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cli.options import DrawsOption, JsonOption, LedgerOption, SeedOption
+from beholder.cli.options import DrawsOption, ForceOption, JsonOption, LedgerOption, SeedOption
 from beholder.errors import LedgerError, UsageError
 from beholder.reports.text import print_text, printable
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
@@ -60,6 +60,7 @@ def fit(
     ] = None,
     seed: SeedOption = DEFAULT_SEED,
     draws: DrawsOption = DEFAULT_DRAWS,
+    force: ForceOption = False,
     address: LedgerOption = None,
     json_: JsonOption = False,
 ) -> None:
@@ -76,7 +77,7 @@ def fit(
     if not runs and (on is not None or address is not None):
         raise UsageError("--on and --ledger belong to runs (--runs), and a file of votes is given.")
     if csv is not None:
-        _check_csv(csv, [path for path in (*([] if runs else names), anchor) if path is not None], address)
+        _check_csv(csv, [path for path in (*([] if runs else names), anchor) if path is not None], address, force)
     votes = derive_votes(names, on=on, group=group, ledger=address) if runs else read_votes(names[0], group=group)
     board = fit_arena(votes, anchor=anchor, position=position, seed=seed, draws=draws)
     gate = board.gate(*fail_unless) if fail_unless else None
@@ -91,13 +92,13 @@ def fit(
         _exit_by_gate(gate)
 
 
-def _check_csv(csv: Path, inputs: Sequence[str | Path], address: str | None) -> None:
+def _check_csv(csv: Path, inputs: Sequence[str | Path], address: str | None, force: bool) -> None:
     """Raise `UsageError` if the votes cannot be written, or would replace the ledger or what they are read from."""
-    from beholder.api.files import check_output
+    from beholder.api.files import OutputKind, check_output
     from beholder.ledger.database import resolve_address
 
-    check_output(csv)
     if not csv.is_file():  # a pipe or device may be both ends
+        check_output(csv, OutputKind.VOTES)
         return
     with suppress(OSError, ValueError, LedgerError):  # no such file, or no file: it is not this one
         if os.path.samefile(resolve_address(address), csv):
@@ -106,6 +107,7 @@ def _check_csv(csv: Path, inputs: Sequence[str | Path], address: str | None) -> 
         with suppress(OSError, ValueError):
             if os.path.samefile(path, csv):
                 raise UsageError(f"{str(csv)!r} is what is read here; name another file to write the votes to.")
+    check_output(csv, OutputKind.VOTES, force=force)
 
 
 def _print_board(board: Leaderboard) -> None:

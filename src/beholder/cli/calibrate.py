@@ -18,6 +18,7 @@ from beholder.cli.options import (
     CasesFile,
     DrawsOption,
     FeaturesFile,
+    ForceOption,
     GroupOption,
     JsonOption,
     JudgeScaleOption,
@@ -121,6 +122,7 @@ def calibrate(
     folds: Annotated[int, typer.Option(min=2, help="Into how many parts cases are divided to test maps.")] = 10,
     seed: SeedOption = DEFAULT_SEED,
     draws: DrawsOption = DEFAULT_DRAWS,
+    force: ForceOption = False,
     address: LedgerOption = None,
     json_: JsonOption = False,
 ) -> None:
@@ -130,13 +132,13 @@ def calibrate(
     to people than the judge's own number and than a constant; else nothing is, unless --anyway, and the exit code is 1.
     """
     from beholder.api.calibration import calibrate as calibrate_
-    from beholder.api.files import check_output
+    from beholder.api.files import OutputKind, check_output
     from beholder.cli import EXIT_THRESHOLD
     from beholder.statistics.calibration_evaluation import SelectionMeasure
     from beholder.statistics.data import parse_choice
 
     if output is not None:
-        check_output(output)
+        check_output(output, OutputKind.CALIBRATION, force=force)
     with show_progress() as progress:
         result = calibrate_(
             run or (),
@@ -164,7 +166,7 @@ def calibrate(
     print_unmeasured(result.unmeasured, result.measured)
     writes = output is not None and (result.helps or anyway)
     if writes and output is not None:
-        result.save(output, anyway=anyway)
+        result.save(output, anyway=anyway, force=force)
     if json_:
         print_text(json.dumps(result.to_dict() | {"written": str(output) if writes else None}))
     else:

@@ -307,5 +307,7 @@ LedgerOption = Annotated[
         show_default=False,
     ),
 ]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists and is something else.")]
+
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=f"A{RUN_HELP[1:]}")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]

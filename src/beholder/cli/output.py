@@ -30,7 +30,7 @@ from beholder.errors import UsageError
 from beholder.ledger.query import Tally
 from beholder.ledger.types import FINISHED, INTERRUPTED, WAITING, Entry
 from beholder.reports.progress import ProgressCounter, make_counter
-from beholder.reports.text import format_mean, printable
+from beholder.reports.text import format_done, format_mean, printable
 from beholder.rubrics.brief import Brief, TextBlock
 from beholder.rubrics.rubric import Rubric, to_fraction
 from beholder.verdicts.verdict import Outcome, Verdict, format_beside
@@ -256,7 +256,7 @@ class RunOutput(RunHooks):
 
     def report(self, result: Run) -> int:
         """Print what a run came to, and return the exit code."""
-        was_cut_short = self._was_interrupted and result.state != FINISHED
+        was_cut_short = self._was_interrupted and result.record.state != FINISHED
         code = EXIT_INTERRUPTED if was_cut_short else result.exit_code
         if result.state == WAITING:
             if result.exit_code:
@@ -301,9 +301,8 @@ def print_summary(summary: dict[str, Any], tally: Tally, fail_under: Mapping[str
     console.print(f"outcomes: {outcomes or 'none'}")
     money = "cost unknown" if spent is None else f"${spent:.4f} spent now"
     not_asked = tally.outcomes[Outcome.OVER_BUDGET]
-    done = f"{summary['done'] - not_asked} of {summary['total']} done"
-    left = f", {not_asked} not asked (over budget)" if not_asked else ""
-    console.print(f"{done}{left}, {summary['reused']} answers from the ledger, {money}")
+    done, _, left = format_done(summary["done"], summary["total"], not_asked).partition(", ")
+    console.print(f"{done} done{left and f', {left}'}, {summary['reused']} answers from the ledger, {money}")
     console.print(f"see: beholder show {summary['run']}", markup=False)
 
 

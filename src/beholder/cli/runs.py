@@ -11,7 +11,7 @@ import typer
 from beholder.cli import EXIT_THRESHOLD
 from beholder.cli.options import JsonOption, LedgerOption, RunArgument
 from beholder.errors import UsageError
-from beholder.reports.text import print_text, printable
+from beholder.reports.text import format_done, humanize_state, print_text, printable
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -118,13 +118,16 @@ def _runs_table(listed: list[Run]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("run", "name", "state", "done", "mean score", "spent", "age", "tags", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for title in ("run", "name", "state", "done", "mean score", "spent", "age", "tags"):
+        # What others are called by, or computed with, is never cut off.
+        table.add_column(title, min_width=max(len(run.id) for run in listed) if title == "run" else None)
     for run in listed:
         mean = run.progress.mean_score
         cells = (
             run.id,
             run.name,
-            run.state,
+            humanize_state(run.state),
             _progress_cell(run),
             "–" if mean is None else f"{mean:.3f}",
             format_money(run.spent_usd, run.record.unpriced),
@@ -138,6 +141,9 @@ def _runs_table(listed: list[Run]) -> None:
 def _progress_cell(run: Run) -> str:
     if run.record.is_review:
         return f"{run.rated_count} of {run.case_count} rated"
+    if not_asked := run.progress.not_asked:
+        done = format_done(run.progress.done, run.total, not_asked)
+        return done.removesuffix(" (over budget)")  # which the state says
     return f"{run.progress.done}/{run.total}" + (f" ({run.record.skipped} skipped)" if run.record.skipped else "")
 
 

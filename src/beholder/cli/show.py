@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,7 @@ from beholder.cli.options import (
     AnywayOption,
     CalibrationFile,
     FeaturesFile,
+    ForceOption,
     GroupOption,
     JsonOption,
     LedgerOption,
@@ -31,7 +32,7 @@ from beholder.cli.options import (
 )
 from beholder.cli.runs import format_money
 from beholder.errors import UsageError
-from beholder.reports.text import MAX_REPORT_MB, print_text, printable
+from beholder.reports.text import MAX_REPORT_MB, format_done, humanize_state, print_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from beholder.api.judged_case import JudgedCase
     from beholder.api.run import Run
     from beholder.ledger.query import Tally
-    from beholder.ledger.types import RunRecord
     from beholder.reports.run_data import ProgressCallback
 
 
@@ -50,6 +50,7 @@ def export(
     calibration: CalibrationFile = None,
     features: FeaturesFile = None,
     anyway: AnywayOption = False,
+    force: ForceOption = False,
     address: LedgerOption = None,
 ) -> None:
     """Write the verdicts of a run for other programs, in the order of its cases.
@@ -58,16 +59,22 @@ def export(
     case's groups as `group.NAME`, `rubric`, `judge`, `model`, `outcome`, `score`, each criterion as `NAME.score`,
     `grade`, `passed`, `usage.input_tokens`, `cost_usd` and so on; without a value, a cell is empty. What people would
     say, where there is a calibration, is `ASPECT.calibrated`, between `ASPECT.calibrated_low` and `_high`. In csv a
-    text that a spreadsheet would take for a formula (=, +, -, @ in front) gets an apostrophe in front.
+    text that a spreadsheet would take for a formula (=, +, -, @ in front) gets an apostrophe in front. An earlier
+    export is replaced; any other file only with --force.
     """
     from beholder.ledger.export import FORMATS
 
     if to not in FORMATS:
         raise UsageError(f"--to is one of {', '.join(FORMATS)}, not {to!r}.")
-    if to == "parquet" and output is None:
+    if to == "parquet" and (output is None or str(output) == "-"):
         raise UsageError("Parquet is not for a terminal; name a file with -o FILE.")
     loaded = load_run(run, address, calibration, features, anyway=anyway)
-    loaded.export(output or typer.get_binary_stream("stdout"), to)
+    loaded.export(_choose_output(output), to, force=force)
+
+
+def _choose_output(output: Path | None) -> Path | IO[bytes]:
+    """Return the file that was named, or standard output."""
+    return typer.get_binary_stream("stdout") if output is None or str(output) == "-" else output
 
 
 ratings_app = typer.Typer(help="Export and import human ratings of a run.", no_args_is_help=True)
@@ -80,6 +87,7 @@ def export_ratings_command(
     rater: Annotated[
         list[str] | None, typer.Option(help="Only this rater; more than once: these.", show_default=False)
     ] = None,
+    force: ForceOption = False,
     address: LedgerOption = None,
 ) -> None:
     """Write the ratings of a run as CSV: case, rater, aspect, score.
@@ -90,7 +98,7 @@ def export_ratings_command(
     """
     from beholder.api.score import export_ratings
 
-    export_ratings(run, output or typer.get_binary_stream("stdout"), raters=rater or (), ledger=address)
+    export_ratings(run, _choose_output(output), raters=rater or (), force=force, ledger=address)
 
 
 @ratings_app.command("import")
@@ -151,7 +159,7 @@ def show(
         print_text(json.dumps(loaded.to_dict(by=by)))
     else:
         split = loaded.by_group(by) if by else {}
-        _print_run_summary(loaded.record, loaded.summary, loaded.fail_under)
+        _print_run_summary(loaded)
         unscored = (verdict for verdict in loaded.verdicts() if verdict.missing_score_reason)
         for verdict in islice(unscored, UNSCORED_SHOWN):
             print_text(f"  {verdict.case}: {printable(verdict.missing_score_reason)[:200]}")
@@ -184,16 +192,15 @@ def load_run(
     return loaded
 
 
-def _print_run_summary(record: RunRecord, tally: Tally, fail_under: Mapping[str, float]) -> None:
+def _print_run_summary(run: Run) -> None:
     from rich.console import Console
 
     from beholder.cli.output import means_table
-    from beholder.reports.text import run_state
 
-    print_text(
-        printable(f"run {record.id} ({record.name}), {run_state(record)}, started {record.created:%Y-%m-%d %H:%M} UTC")
-    )
-    Console(highlight=False).print(means_table(tally, fail_under))
+    record, tally = run.record, run.summary
+    state = humanize_state(run.state)
+    print_text(printable(f"run {run.id} ({run.name}), {state}, started {run.created:%Y-%m-%d %H:%M} UTC"))
+    Console(highlight=False).print(means_table(tally, run.fail_under))
     for name, rubric in tally.rubrics.items():
         if rubric.grades:
             print_text(printable(_format_counts(f"grades of {name}", dict(sorted(rubric.grades.items())))))
@@ -201,9 +208,10 @@ def _print_run_summary(record: RunRecord, tally: Tally, fail_under: Mapping[str,
             print_text(printable(f"{name}: {rubric.passed[True]} passed, {rubric.passed[False]} failed"))
     cost = format_money(None if tally.unpriced and not tally.cost_usd else tally.cost_usd, tally.unpriced)
     paid = format_money(record.spent_usd, record.unpriced)
+    done = format_done(tally.verdicts, record.total, tally.not_asked)
     lines = {
         "outcomes": _format_counts("", tally.outcomes),
-        "verdicts": f"{tally.verdicts} of {record.total}, {tally.reused} from answers that the ledger had",
+        "verdicts": f"{done}, {tally.reused} from answers that the ledger had",
         "skipped cases": str(record.skipped) if record.skipped else "",
         "cost": f"{paid} spent by this run, answers worth {cost}",
         "tokens": ", ".join(f"{count:,} {name.removesuffix('_tokens')}" for name, count in tally.usage.items()),

@@ -15,6 +15,7 @@ from beholder.cli.options import (
     AspectOption,
     CasesFile,
     DrawsOption,
+    ForceOption,
     GroupOption,
     JsonOption,
     JudgeScaleOption,
@@ -150,6 +151,7 @@ def compare(
     junit: Annotated[Path | None, typer.Option(help="Write the gate's decision as JUnit XML.")] = None,
     seed: SeedOption = DEFAULT_SEED,
     draws: DrawsOption = DEFAULT_DRAWS,
+    force: ForceOption = False,
     address: LedgerOption = None,
     json_: JsonOption = False,
 ) -> None:
@@ -159,7 +161,7 @@ def compare(
     Exit codes: 0; 1 the gate failed; 2 wrong use, such as a gate on one run and itself; 3 without a gate, no case has
     a score in both runs; 4 the gate could not be decided.
     """
-    from beholder.api.files import check_output, write_text
+    from beholder.api.files import OutputKind, check_output, write_text
     from beholder.api.statistics import compare as compare_
     from beholder.reports.ci import comparison_junit, comparison_markdown
     from beholder.reports.comparison import title_criteria
@@ -169,7 +171,7 @@ def compare(
     wanted = parse_choice(FailOn, fail_on, "--fail-on") if fail_on else None
     for file in (markdown, junit):
         if file is not None and str(file) != "-":
-            check_output(file)
+            check_output(file, OutputKind.REPORT, force=force)
     comparison = compare_(
         run_a,
         run_b,

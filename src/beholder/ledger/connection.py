@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, column, func, select, table, text
 
 from beholder.errors import LedgerError
 from beholder.ledger import schema
@@ -22,7 +22,7 @@ from beholder.ledger.database import (
     read_version,
     resolve_address,
 )
-from beholder.ledger.locks import lock_run_file
+from beholder.ledger.locks import is_run_file_locked, lock_run_file
 from beholder.ledger.runs import find_run
 
 if TYPE_CHECKING:
@@ -176,6 +176,16 @@ class LedgerConnection:
                 connection.invalidate()  # closes the connection, which releases the lock
 
     # The file of a ledger
+
+    def is_run_locked(self, run: str) -> bool:
+        """Return whether some process, this one too, has locked a run; see `lock_run`."""
+        if self.path is not None:
+            return is_run_file_locked(self.path, run)
+        with self._reading() as connection:
+            number = self._run_number(connection, run)
+            locks = column("objid") == number, column("classid") == _RUN_LOCK, column("locktype") == "advisory"
+            here = text("database = (SELECT oid FROM pg_database WHERE datname = current_database())")
+            return bool(connection.scalar(select(func.count()).select_from(table("pg_locks")).where(*locks, here)))
 
     def find_file_problem(self) -> str:
         """Return in a sentence why nothing more may be paid for, or nothing: the file was moved or deleted, or its disk

@@ -33,6 +33,7 @@ from beholder.errors import LedgerError
 
 MAX_LOCKS = 256  # that one process holds: a server of PostgreSQL has room for some thousands in all
 OPEN_TRIES, OPEN_PAUSE_S = 20, 0.001
+LOCK_TRIES = 5
 _LOCKED_ERRNOS = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
 
 
@@ -94,11 +95,11 @@ def lock_run_file(ledger: Path, run_id: str) -> Iterator[bool]:
     """
     path = ledger.resolve()
     identity = path.stat()
-    byte = zlib.crc32(run_id.encode()) >> 2  # below 2³⁰, as Windows needs it
+    byte = _run_byte(run_id)
     key = os.getpid(), identity.st_dev, identity.st_ino, byte
     with _run_lock_guard:
         handle = _open_run_lock(path.with_name(f"{path.name}.lock"), identity.st_mode)
-        locked = key not in _locked_runs and lock_file(handle, byte)  # else another thread has it
+        locked = key not in _locked_runs and _try_lock(handle, byte)  # else another thread has it
         if locked:
             _locked_runs.add(key)
     try:
@@ -108,6 +109,43 @@ def lock_run_file(ledger: Path, run_id: str) -> Iterator[bool]:
             with _run_lock_guard:
                 _locked_runs.discard(key)
                 lock_file(handle, byte, LockMode.UNLOCK)
+
+
+def is_run_file_locked(ledger: Path, run_id: str) -> bool:
+    """Return whether some process has the lock of a run (see `lock_run_file`); also if that cannot be told.
+
+    Nothing is created. For a moment nobody else can lock the run: `lock_run_file` tries more than once.
+    """
+    path = ledger.resolve()
+    lock = path.with_name(f"{path.name}.lock")
+    byte = _run_byte(run_id)
+    with _run_lock_guard:
+        try:
+            identity = path.stat()
+            if (os.getpid(), identity.st_dev, identity.st_ino, byte) in _locked_runs:
+                return True  # asking would change the lock that this process has
+            if not lock.exists():
+                return False
+            handle = _open_run_lock(lock, identity.st_mode)
+            if not lock_file(handle, byte, LockMode.SHARED):
+                return True
+            lock_file(handle, byte, LockMode.UNLOCK)
+        except (OSError, LedgerError):  # another user's
+            return True
+    return False
+
+
+def _run_byte(run_id: str) -> int:
+    return zlib.crc32(run_id.encode()) >> 2  # below 2³⁰, as Windows needs it
+
+
+def _try_lock(handle: int, byte: int) -> bool:
+    """Lock a byte, in spite of processes that ask just now whether it is locked."""
+    for _ in range(LOCK_TRIES):
+        if lock_file(handle, byte):
+            return True
+        time.sleep(OPEN_PAUSE_S)
+    return False
 
 
 def _open_run_lock(path: Path, mode: int) -> int:

@@ -37,7 +37,7 @@ from beholder.ledger.types import (
     VerdictFilter,
     VerdictPage,
 )
-from beholder.verdicts.verdict import Verdict
+from beholder.verdicts.verdict import Outcome, Verdict
 
 _SAMPLE = 2000  # cases from which the names of the groups of a run are read
 
@@ -103,15 +103,16 @@ def count_outcomes(connection: Connection, run: int) -> RunCounts:
 
 def read_progress(connection: Connection, runs: Sequence[str] | None) -> dict[str, RunProgress]:
     """Return how far these runs (all for `None`) are, by id; runs without verdicts are left out."""
-    id_, scored = schema.runs.c.id, _V.score.between(0, 1)
+    id_, scored, not_asked = schema.runs.c.id, _V.score.between(0, 1), _V.outcome == str(Outcome.OVER_BUDGET)
+    counts = (func.count().filter(scored), func.avg(_V.score).filter(scored), func.count().filter(not_asked))
     query = (
-        select(id_, func.count(), func.count().filter(scored), func.avg(_V.score).filter(scored))
+        select(id_, func.count(), *counts)
         .join_from(schema.verdicts, schema.runs, _V.run == schema.runs.c.number)
         .group_by(id_)
     )
     queries = [query] if runs is None else [query.where(id_.in_(part)) for part in chunks(runs)]
     rows = [row for part in queries for row in connection.execute(part)]
-    return {id_: RunProgress(done, scored, mean) for id_, done, scored, mean in rows}
+    return {id_: RunProgress(*values) for id_, *values in rows}
 
 
 def find_case_verdicts(connection: Connection, case_id: str, most: int) -> list[tuple[str, StoredVerdict]]:
@@ -307,6 +308,11 @@ class Tally:
     def unscored(self) -> int:
         """How many have no score: they failed, or too little was answered for one."""
         return self.verdicts - self.score.count
+
+    @property
+    def not_asked(self) -> int:
+        """How many are `over_budget`: nobody was asked, and the next start of the run asks."""
+        return self.outcomes[str(Outcome.OVER_BUDGET)]
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON values, with the keys that a verdict has for the same things."""

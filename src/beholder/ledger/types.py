@@ -69,11 +69,15 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """How far a run is: how many verdicts it has, how many of them have a score, and the mean score (0–1)."""
+    """How far a run is: how many verdicts it has, how many of them have a score, and the mean score (0–1).
+
+    `not_asked` counts the verdicts that are `over_budget`: nobody was asked, and the next start asks.
+    """
 
     done: int = 0
     scored: int = 0
     mean_score: float | None = None
+    not_asked: int = 0
 
 
 @dataclass(frozen=True, slots=True)

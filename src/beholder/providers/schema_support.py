@@ -22,7 +22,7 @@ from beholder.providers.retry import (
 )
 from beholder.rubrics.brief import Brief
 from beholder.verdicts.answer import Answer, Finish
-from beholder.verdicts.parse import is_refusal, parse_json_object, parse_number
+from beholder.verdicts.parse import is_refusal, parse_bare_answer, parse_number
 
 _log = logging.getLogger(__name__)
 
@@ -154,7 +154,8 @@ class SchemaSupport:
 def fits_schema(text: str, schema: Mapping[str, object], *, complete: bool = True) -> bool:
     """Return whether an answer is a JSON object with the types, keys and choices of a schema, and nothing around it.
 
-    Ranges and lengths are not looked at: not every server enforces them.
+    Thinking may stand before it: a server enforces a schema from its end on. Ranges and lengths are not looked at: not
+    every server enforces them.
 
     Args:
         text: the answer.
@@ -162,7 +163,7 @@ def fits_schema(text: str, schema: Mapping[str, object], *, complete: bool = Tru
         complete: whether every key that is required must be there.
     """
     try:
-        return _fits(parse_json_object(text.strip()), schema, complete)
+        return _fits(parse_bare_answer(text), schema, complete)
     except (AnswerError, json.JSONDecodeError):
         return False
 

@@ -24,7 +24,7 @@ from beholder.reports.comparison import (
 )
 from beholder.reports.run_data import AskedAssertion, ProgressCallback, RunData, collect_run_data, no_progress
 from beholder.reports.summary import ReportSummary, summarize_run
-from beholder.reports.text import format_interval, format_number, humanize_state, printable
+from beholder.reports.text import format_done, format_interval, format_number, humanize_state, printable
 from beholder.rubrics.rubric import to_fraction
 from beholder.statistics.comparison import GRADE, CaseChange, Comparison
 from beholder.statistics.data import ColumnKind
@@ -168,6 +168,8 @@ def _run_lines(gathered: RunData, summary: ReportSummary) -> Iterator[str]:
     yield f"{verdicts}, judged by {judges or 'nobody'}."
     states = [f"{count:,} {format_prose(humanize_state(state))}" for state, count, _ in summary.outcomes]
     yield f"{', '.join(states)}."
+    if tally.not_asked:
+        yield f"{format_done(tally.verdicts, record.total, tally.not_asked)}."
     figures = summary.figures
     if spreads := (*figures.overall, *figures.criteria):
         yield ""

@@ -17,9 +17,17 @@ from typing import TypeVar
 import numpy as np
 
 from beholder.ledger.encoding import FACET_STYLE
-from beholder.ledger.types import RunRecord
+from beholder.ledger.query import Tally
+from beholder.ledger.types import FINISHED, RunRecord
 from beholder.reports.run_data import AUDIT_FLAGS, AskedAssertion, ExampleVerdict, FindingCount, RunData
-from beholder.reports.text import column_title, criterion_titles, escape_hidden, run_state
+from beholder.reports.text import (
+    column_title,
+    criterion_titles,
+    escape_hidden,
+    format_done,
+    humanize_state,
+    run_state,
+)
 from beholder.statistics.bootstrap import ClusterBootstrap, Interval, estimate_means, sum_by_group
 from beholder.statistics.data import SOURCE_GROUP, Column, ColumnKind, Floats, Scores, select_group
 from beholder.verdicts.verdict import format_count
@@ -289,10 +297,19 @@ def run_facts(gathered: RunData) -> list[tuple[str, list[str]]]:
         ("Prompt digest", [digest[:12] for digest in prompt_digests(record).values()]),
         ("Cost", [_cost_lines(record.spent_usd, record.unpriced, tally.reused)]),
         ("Tokens", _token_lines(tally.usage)),
-        ("State", [run_state(record) if record.state != "finished" else ""]),
+        ("State", [_state_line(record, tally)]),
         ("Tags", [escape_hidden(tag) for tag in record.tags]),
     ]
     return [(name, kept) for name, values in facts if (kept := [value for value in values if value])]
+
+
+def _state_line(record: RunRecord, tally: Tally) -> str:
+    """Return the state of a run that is not finished; of one over its budget with the number of cases not asked."""
+    state = run_state(record, tally.not_asked)
+    if state == FINISHED:
+        return ""
+    done = f": {format_done(tally.verdicts, record.total, tally.not_asked)}" if tally.not_asked else ""
+    return humanize_state(state) + done
 
 
 def run_judges(record: RunRecord) -> list[str]:

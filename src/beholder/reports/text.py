@@ -14,9 +14,9 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from beholder.ledger.types import INTERRUPTED, RunRecord
+from beholder.ledger.types import FINISHED, INTERRUPTED, RunRecord
 from beholder.rubrics.rubric import to_fraction
-from beholder.verdicts.verdict import format_beside, round_half_up, to_plain_number
+from beholder.verdicts.verdict import Outcome, format_beside, round_half_up, to_plain_number
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -243,6 +243,20 @@ def print_table(table: Table) -> None:
 REVIEW_OPEN = "open"
 
 
-def run_state(record: RunRecord) -> str:
-    """Return the state as the ledger has it, except that an unfinished review is `open`, not `interrupted`."""
+def run_state(record: RunRecord, not_asked: int = 0) -> str:
+    """Return the state of a run: that of the ledger, except that an unfinished review is `open`, not `interrupted`, and
+    a run that has come to its end is `over_budget`, not `finished`, if cases were `not_asked`."""
+    if record.state == FINISHED and not_asked:
+        return str(Outcome.OVER_BUDGET)
     return REVIEW_OPEN if record.state == INTERRUPTED and record.is_review else record.state
+
+
+def format_done(done: int, total: int, not_asked: int) -> str:
+    """Return how many verdicts of a run there are, as `13 of 120, 107 not asked (over budget)`.
+
+    Args:
+        done: All verdicts, also those of cases that were not asked.
+        total: How many there are to give.
+        not_asked: Those that are `over_budget`.
+    """
+    return f"{done - not_asked:,} of {total:,}" + (f", {not_asked:,} not asked (over budget)" if not_asked else "")

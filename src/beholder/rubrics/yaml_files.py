@@ -40,6 +40,7 @@ _TYPE_WORDS = {
     "date": "a date",
     "datetime": "a time",
 }
+_LIMIT_WORDS = {">=": "of at least", ">": "above", "<=": "of at most", "<": "below"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class _TypeChecker:
             inner = _ERROR_LOCATION.search(str(error))
             key = (place + inner.group(1) if inner else place).lstrip(".")
             hint_text = _suggest_range(value) if get_origin(_union_members(hint)[0]) is tuple else ""
-            self.problems.append(Problem(_describe_error(message, self.choices.get(key, ())) + hint_text, key))
+            self.problems.append(Problem(_describe_error(message, value, self.choices.get(key, ())) + hint_text, key))
             self.wrong_keys.append(key)
             return self._placeholder(hint)
         return value
@@ -186,12 +187,17 @@ def _join_key(place: str, key: str) -> str:
     return f"{place}.{key}" if place else key
 
 
-def _describe_error(message: str, choices: Sequence[str]) -> str:
-    """Return msgspec's message in our words."""
+def _describe_error(message: str, value: object, choices: Sequence[str]) -> str:
+    """Return msgspec's message about a value in our words."""
     chosen = re.match(r"Invalid enum value (.+)$", message)
     if chosen and choices:
         return f"{chosen.group(1)} is not one of {', '.join(choices)}"
     differs = re.match(r"Expected `([^`]+)`( of length \d+)?(?:, got (?:`([^`]+)`|(.+)))?$", message)
+    if beyond := re.match(r"Expected `([^`]+)`( of length)? ([<>]=?) (-?[\d.]+)$", message):
+        wanted, length, sign, limit = beyond.groups()
+        limit = limit.removesuffix(".0")
+        got = f", not {value!r:.40}" if isinstance(value, int | float) else ""
+        return f"should be {_describe_types(wanted)}{' of length' if length else ''} {_LIMIT_WORDS[sign]} {limit}{got}"
     if not differs:
         return message[0].lower() + message[1:]
     wanted, length, kind, number = differs.groups()

@@ -17,13 +17,14 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from beholder.errors import LedgerError, LedgerGone, UsageError
 from beholder.ledger.leases import CALLS_PER_GRANT, HEARTBEATS_PER_LEASE, OUTAGE_PATIENCE_S
 from beholder.ledger.ledger import Ledger
-from beholder.ledger.types import ClaimResult, VerdictKey, WriteToken
+from beholder.ledger.types import INTERRUPTED, RUNNING, ClaimResult, RunRecord, VerdictKey, WriteToken
 from beholder.runs.limits import RunLimits
 from beholder.runs.worker_processes import DaemonThreadPool
 
@@ -99,6 +100,15 @@ def delete_run(ledger: Ledger, run_id: str) -> None:
         ledger.delete(run_id, has_ended)
 
 
+def correct_state(ledger: Ledger, record: RunRecord) -> RunRecord:
+    """Return a run as it is: `interrupted` if it says that it is running, and nobody works on it after a kill."""
+    if record.state != RUNNING or ledger.is_run_locked(record.id):
+        return record
+    if any(not has_ended(holder) for holder in ledger.active_workers(record.id)):  # of a session, or elsewhere
+        return record
+    return replace(record, state=INTERRUPTED)
+
+
 LEASE_S = 60.0  # how long a process that sends no heartbeat keeps the cases that it leased
 
 
@@ -150,7 +160,8 @@ class WorkerFunds:
         if unsettled := await self._thread.call(self._thread.ledger.unsettled_usd, self._run):
             _log.warning(
                 "beholder: $%.4f of the budget stay reserved for calls of processes that were killed or do not "
-                "answer, or whose cost is unknown; your provider may have billed them. Give a larger budget to go on.",
+                "answer, or whose cost is unknown; your provider may have billed them. The run goes on with the rest "
+                "of the budget; a larger one makes up for it.",
                 unsettled,
             )
         self._budget.share_between_processes(

@@ -7,6 +7,7 @@ the environment variable that does.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -272,12 +273,35 @@ def load_suite(
         try:
             read_yaml(Path(path), SuiteFile, build)  # adds the line to each problem, and raises them
         except RubricError as error:
-            raise RubricError(error.source, [add_hint(problem) for problem in error.problems]) from None
+            near = _suggest_suite(Path(path))
+            hinted = [replace(one, message=one.message + near) if near else add_hint(one) for one in error.problems]
+            raise RubricError(error.source, hinted) from None
     without_key: frozenset[int] = frozenset()
     if path is not None:
         without_key = settle_trust(Path(path), suite, flag_keys | for_judges.keys(), trust_suite=trust_suite)
     name = suite.name or _default_name(path, suite)
     return structs.replace(suite, name=name, without_key=without_key, allow_http_key=allow_http_key)
+
+
+_MAX_LISTED = 8  # suites of a folder
+
+
+def _suggest_suite(path: Path) -> str:
+    """Return which suite may have been meant by a file that does not exist; empty where it does."""
+    if path.exists():
+        return ""
+    folder = path.parent
+    try:
+        there = sorted(one.name for one in folder.iterdir() if one.suffix.lower() in (".yaml", ".yml"))
+    except OSError:
+        return f"; there is no folder {str(folder)!r}"
+    stems = {Path(name).stem: name for name in there}
+    if close := difflib.get_close_matches(path.stem, stems, n=1):
+        return f"; did you mean {str(folder / stems[close[0]])!r}?"
+    if there:
+        more = f" and {len(there) - _MAX_LISTED} more" if len(there) > _MAX_LISTED else ""
+        return f"; the folder has {', '.join(there[:_MAX_LISTED])}{more}"
+    return "; `beholder init` writes a suite to start from"
 
 
 def _take_switch(given: dict[str, object], key: str, describe: Callable[[Problem], str]) -> bool:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from beholder.cases.case import CaseSchema
 from beholder.cases.files import read_rows
-from beholder.cases.sources import CaseSource, iter_cases
+from beholder.cases.sources import CaseSource, is_case_source, iter_cases
 from beholder.errors import UsageError
 from beholder.images.image import regular_file
 from beholder.verdicts.calibration import collect_juror_numbers
@@ -178,6 +178,11 @@ def read_ratings(source: CaseSource) -> dict[str, Ratings]:
     Raises:
         UsageError: Lists the invalid rows; a second rating of the same thing by the same rater is one.
     """
+    if not isinstance(source, str | os.PathLike) and not is_case_source(source):
+        raise UsageError(
+            "Ratings are given as the path of a file, a frame, a dataset or an iterable of mappings with case, rater, "
+            f"aspect and score; this is of type {type(source).__name__}."
+        )
     by_aspect: dict[str, dict[tuple[str, str], float]] = {}
     for (case, rater, aspect), score in _read_table(source, "rater", "rates").items():
         by_aspect.setdefault(aspect, {})[case, rater] = score

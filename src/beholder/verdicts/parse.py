@@ -93,6 +93,7 @@ _UNSTORABLE = re.compile(r"\\u(0000|[dD][89a-fA-F])|[\ud800-\udfff]")  # NUL and
 # that no text makes a search look at the same characters again and again.
 _THINK_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _JSON_START = r'(?P<json>(?P<key>"\s*:\s*)?(?:\[\s*)?\{\s*["}])'
+_THINK_END_BEFORE_JSON = re.compile(rf"{_THINK_END.pattern}\s*(?=\{{)", re.IGNORECASE)
 _MARK = re.compile(rf"{_JSON_START}|\{{|{_THINK_END.pattern}", re.IGNORECASE)
 _MARK_IN_BRACES = re.compile(rf"""{_JSON_START}|[{{}}"':]|/[/*]|{_THINK_END.pattern}""", re.IGNORECASE)
 
@@ -136,6 +137,21 @@ def parse_json_object(text: str) -> JsonObject:
     if not isinstance(value, dict) or text[end:].strip():
         raise json.JSONDecodeError("no object", text, 0)
     return value
+
+
+def parse_bare_answer(text: str) -> JsonObject:
+    """Return the JSON object of an answer that has nothing around it but thinking before it.
+
+    Raises:
+        AnswerError: It has a key twice, or NaN.
+        json.JSONDecodeError: It has another form.
+    """
+    text = text.strip()
+    starts = [0] if text.startswith("{") else [mark.end() for mark in _THINK_END_BEFORE_JSON.finditer(text)]
+    for start in starts[:MAX_BROKEN]:  # thinking may have braces after such a tag, and an answer may quote one
+        with suppress(json.JSONDecodeError):
+            return parse_json_object(text[start:])
+    raise json.JSONDecodeError("no object", text, 0)
 
 
 def _strip_fence(text: str) -> str:

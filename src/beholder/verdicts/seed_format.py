@@ -1,16 +1,17 @@
 """`--format seed`: write a scored verdict in the JSON form of the published prompt ("seed") of its rubric.
 
-Computed values replace the judge's own. Numbers have at most two decimals. Reading the text back gives the same verdict
-where scores have at most two decimals.
+Computed values replace the judge's own. Numbers have at most two decimals, or as many as it takes not to contradict the
+verdict. Reading the text back gives the same verdict where scores have at most two decimals, else the same grade.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from beholder.errors import UsageError
-from beholder.rubrics.rubric import Number, Rubric
+from beholder.rubrics.rubric import Number, Rubric, ScoringKind, to_fraction
 from beholder.verdicts.verdict import AssertionResult, CriterionResult, Verdict, round_beside
 
 Json = dict[str, Any]
@@ -39,13 +40,14 @@ def explain_no_seed(verdict: Verdict) -> str:
 
 
 def _write_acrue(verdict: Verdict, rubric: Rubric) -> Json:
+    scores = _write_scores(verdict, rubric)
     return {
         "style": verdict.style,
         "assertions": {
             key: {
                 "results": [_write_assertion(assertion) for assertion in result.assertions],
                 "pass_rate": f"{result.yes}/{result.yes + result.no}",
-                "score": _write_score(rubric, key, result),
+                "score": scores[key],
                 "reason": result.reason,
             }
             for key, result in verdict.criteria.items()
@@ -56,6 +58,7 @@ def _write_acrue(verdict: Verdict, rubric: Rubric) -> Json:
 
 
 def _write_acrue_confidence(verdict: Verdict, rubric: Rubric) -> Json:
+    scores = _write_scores(verdict, rubric)
     return {
         "style": verdict.style,
         "dimensions": {
@@ -64,7 +67,7 @@ def _write_acrue_confidence(verdict: Verdict, rubric: Rubric) -> Json:
                 "passed": result.yes,
                 "total": result.yes + result.no,
                 "pass_rate": f"{result.yes}/{result.yes + result.no}",
-                "dimension_score": _write_score(rubric, key, result),
+                "dimension_score": scores[key],
                 "reason": result.reason,
                 "assertions": [
                     {**_write_assertion(assertion), "confidence": assertion.confidence}
@@ -82,18 +85,18 @@ def _write_description(verdict: Verdict, rubric: Rubric) -> Json:
     return {
         "score": _round(verdict.score, [*_list_grade_limits(rubric, 1), *_list_given(rubric.scoring.threshold)]),
         "passed": verdict.passed,
-        "details": {key: _write_score(rubric, key, result) for key, result in verdict.criteria.items()},
+        "details": _write_scores(verdict, rubric),
         "reasoning": verdict.assessment,
         **{finding.key: list(verdict.findings.get(finding.key, ())) for finding in rubric.findings},
     }
 
 
 def _write_factors(verdict: Verdict, rubric: Rubric) -> Json:
+    scores = _write_scores(verdict, rubric)
     return {
         "image_id": verdict.case,
         rubric.results_key: {
-            key: {"score": _write_score(rubric, key, result), "justification": result.reason}
-            for key, result in verdict.criteria.items()
+            key: {"score": scores[key], "justification": result.reason} for key, result in verdict.criteria.items()
         },
     }
 
@@ -125,9 +128,43 @@ def _write_assertion(result: AssertionResult) -> Json:
     return {"id": result.id, "question": result.question, "answer": answer, "evidence": result.evidence}
 
 
-def _write_score(rubric: Rubric, key: str, result: CriterionResult) -> Number | str | None:
+def _write_scores(verdict: Verdict, rubric: Rubric) -> dict[str, Number | str | None]:
+    """Return the scores of the criteria, with as many decimals as their total needs to be on its side of every limit:
+    0.695 four times is not 0.7 beside a verdict that did not pass by 0.7."""
+    unit = Fraction(1, 100) if rubric.scoring.kind is ScoringKind.WEIGHTED_TOTAL else Fraction(1)
+    limits = [to_fraction(grade.least) * unit for grade in rubric.scoring.grades]
+    limits += [to_fraction(limit) for limit in _list_given(rubric.scoring.threshold)]
+    for places in range(2, 17):
+        shown = {key: _round_score(rubric, key, result, places) for key, result in verdict.criteria.items()}
+        if verdict.score is None:
+            break
+        score = to_fraction(verdict.score)
+        error = _find_rounding_error(verdict, rubric, shown)
+        if all((score >= limit) == (score + error >= limit) for limit in limits):
+            break
+    return {key: "N/A" if score is None else score for key, score in shown.items()}
+
+
+def _round_score(rubric: Rubric, key: str, result: CriterionResult, places: int) -> Number | None:
     limits = [gate.least for gate in rubric.scoring.gates if gate.criterion == key and gate.least is not None]
-    return "N/A" if result.score is None else _round(result.score, limits)
+    return None if result.score is None else round_beside(result.score, limits, places)
+
+
+def _find_rounding_error(verdict: Verdict, rubric: Rubric, shown: Mapping[str, Number | None]) -> Fraction:
+    """Return by how much the score (0–1) that follows from rounded scores of the criteria lies above the exact one."""
+    error = whole = Fraction(0)
+    for key, rounded in shown.items():
+        result = verdict.criteria[key]
+        if rounded is None or result.score is None:
+            continue
+        low, high = map(to_fraction, result.scale)
+        weight = to_fraction(result.weight)
+        # Of a total the scale begins at 0, of a mean at its own lowest score.
+        span = high if rubric.scoring.kind is ScoringKind.WEIGHTED_TOTAL else high - low
+        mean_weight = weight if rubric.scoring.kind is ScoringKind.WEIGHTED_TOTAL else weight / span
+        error += mean_weight * (to_fraction(rounded) - to_fraction(result.score))
+        whole += mean_weight * span
+    return error / whole if whole else error
 
 
 def _list_grade_limits(rubric: Rubric, unit: Number) -> list[Number]:

@@ -313,7 +313,8 @@ class Verdict:
         return "" if self.score is not None else f"{self.outcome}, {self.detail}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the verdict as JSON values, without the raw answer."""
+        """Return the verdict as JSON values, without the raw answer: `{**verdict.to_dict(), "answer": verdict.answer}`
+        has it, and `from_dict` keeps it."""
         values = _to_json(self)
         assert isinstance(values, dict)
         del values["answer"]
@@ -323,8 +324,9 @@ class Verdict:
     def from_dict(cls, values: Mapping[str, object]) -> Verdict:
         """Return the verdict that `to_dict` (or a line of `beholder export --to jsonl`) describes.
 
-        Unknown keys are ignored. What JSON cannot represent stays as in JSON: a tuple in `said` is a list, and a cost
-        has the precision of a double.
+        Unknown keys are ignored. `to_dict` leaves out the raw answer, which may be long; where the values have an
+        `answer`, as those of `beholder judge --json` do, it is kept. What JSON cannot represent stays as in JSON: a
+        tuple in `said` is a list, and a cost has the precision of a double.
 
         Raises:
             UsageError: When the values describe no verdict.

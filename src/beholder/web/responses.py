@@ -20,6 +20,7 @@ from beholder.ledger.encoding import storable_text
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
 from beholder.reports import html_report, text
+from beholder.runs.ledger_access import correct_state
 from beholder.verdicts.verdict import format_share
 from beholder.web.security import HEADERS
 
@@ -60,7 +61,7 @@ def render_page(template: str, status: int = 200, **values: object) -> HTMLRespo
 def find_run(ledger: Ledger, run: str) -> RunRecord:
     """Return the run that a URL names, as on the command line. Raises `NotFound`."""
     try:
-        return ledger.run(run)
+        return correct_state(ledger, ledger.run(run))
     except LedgerError as error:
         raise NotFound(str(error)) from None
 

@@ -17,6 +17,7 @@ from beholder.reports.run_data import ExampleVerdict, RunData
 from beholder.reports.summary import ReportSummary, count_states, run_facts, run_judges
 from beholder.reports.text import escape_hidden, escape_hidden_values, run_state
 from beholder.reviews.review import review_from_record
+from beholder.runs.ledger_access import correct_state
 from beholder.verdicts.verdict import Outcome
 from beholder.web.background import (
     MANY_VERDICTS,
@@ -47,6 +48,15 @@ class RunRow:
     of: RunRecord | None = None
     rated: int = 0
 
+    @property
+    def state(self) -> str:
+        return run_state(self.record, self.progress.not_asked)
+
+    @property
+    def unscored(self) -> int:
+        """How many were asked about and have no score."""
+        return self.progress.done - self.progress.scored - self.progress.not_asked
+
 
 @router.get("/")
 def runs_view(ledger: LedgerDep, progress_cache: ProgressCacheDep) -> HTMLResponse:
@@ -73,7 +83,8 @@ def run_json(ledger: LedgerDep, run: str) -> dict[str, object]:
     """Progress of a run."""
     record = find_run(ledger, run)
     counts = ledger.counts(record.id)
-    progress = RunProgress(counts.verdicts, counts.states["scored"], counts.mean)
+    not_asked = counts.states[str(Outcome.OVER_BUDGET)]
+    progress = RunProgress(counts.verdicts, counts.states["scored"], counts.mean, not_asked)
     return {
         **_run_json(record, progress),
         "states": dict(counts.states),
@@ -82,7 +93,7 @@ def run_json(ledger: LedgerDep, run: str) -> dict[str, object]:
 
 
 def list_rows(ledger: Ledger, progress_cache: RunProgressCache) -> list[RunRow]:
-    records = ledger.runs()
+    records = [correct_state(ledger, record) for record in ledger.runs()]
     progress = progress_cache.load(ledger, records)
     by_id = {record.id: record for record in records}
     rows = []
@@ -111,7 +122,7 @@ def _run_json(record: RunRecord, progress: RunProgress) -> dict[str, object]:
     return {
         "run": record.id,
         "name": escape_hidden(record.name),
-        "state": run_state(record),
+        "state": run_state(record, progress.not_asked),
         "running": record.state == RUNNING,
         "created": record.created.isoformat(),
         "updated": record.updated.isoformat(),
@@ -119,6 +130,7 @@ def _run_json(record: RunRecord, progress: RunProgress) -> dict[str, object]:
         "skipped": record.skipped,
         "done": progress.done,
         "scored": progress.scored,
+        "not_asked": progress.not_asked,
         "score": progress.mean_score,
         "spent_usd": None if record.spent_usd is None else float(record.spent_usd),
         "unpriced": record.unpriced,
@@ -149,7 +161,8 @@ def run_view(ledger: LedgerDep, background: BackgroundDep, run: str) -> HTMLResp
         active_tab="Runs",
         run=record,
         review=record.is_review,
-        state=run_state(record),
+        state=run_state(record, counts.states[str(Outcome.OVER_BUDGET)]),
+        not_asked=counts.states[str(Outcome.OVER_BUDGET)],
         done=counts.verdicts - (counts.states[str(Outcome.INTERRUPTED)] if record.is_review else 0),
         counts=counts,
         outcomes=overview.value.outcomes
