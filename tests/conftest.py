@@ -78,6 +78,7 @@ _SLOW_FILES = {
     "test_every_paper_can_be_judged_and_says_its_truth.py",
     "test_everything_shown_is_harmless.py",
     "test_exports_are_whole_and_harmless.py",
+    "test_images_are_judged_in_pytest.py",
     "test_instruments_are_found.py",
     "test_it_stays_small.py",
     "test_judging_works_in_any_thread_and_loop.py",

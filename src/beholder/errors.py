@@ -12,7 +12,8 @@
     ├── OverBudget             a call was not made because of the budget: becomes the outcome `over_budget`
     ├── Waiting                there is no verdict yet: the answer comes later, by batch, or the run was stopped first
     ├── Unreachable            the judge gave no answer after every retry: becomes the outcome `unreachable`
-    └── AnswerError            an answer breaks the rubric's form: repaired once, then the outcome `invalid`
+    ├── AnswerError            an answer breaks the rubric's form: repaired once, then the outcome `invalid`
+    └── JudgeUnavailable       a verdict without a score was compared with a number, or a test has no score to go by
 
 Any other exception that escapes is a bug in Beholder and keeps its traceback.
 """
@@ -125,3 +126,14 @@ class AnswerError(BeholderError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.complaints,), self.__dict__
+
+
+class JudgeUnavailable(BeholderError):
+    """A score was needed and there is none: nothing passed, nothing failed. `verdict` is the `Verdict` without one."""
+
+    def __init__(self, message: str, verdict: object = None) -> None:
+        self.verdict = verdict
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.verdict), self.__dict__

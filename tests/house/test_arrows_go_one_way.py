@@ -39,7 +39,8 @@ ALLOWED = {
     "reports": BELOW_REPORTS,
     "api": BELOW_REPORTS | {"reports"},
     "web": BELOW_REPORTS | {"reports", "api"},
-    "cli": BELOW_REPORTS | {"reports", "api", "web", "testing"},
+    "integrations": BELOW_REPORTS | {"reports", "api"},
+    "cli": BELOW_REPORTS | {"reports", "api", "web", "testing", "integrations"},
 }
 # Imports that the table does not allow, each with its reason.
 EXCEPTIONS: dict[tuple[str, str], str] = {

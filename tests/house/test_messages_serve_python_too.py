@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "beholder"
-FOR_PEOPLE_AT_A_TERMINAL = {"cli", "web", "demo"}
+FOR_PEOPLE_AT_A_TERMINAL = {"cli", "web", "demo", "integrations"}  # the last: at that of their host
 
 
 def test_an_error_outside_the_command_line_names_no_flag_alone() -> None:

@@ -10,7 +10,16 @@ CLASSES = [
     *("AsyncSession", "Options", "ScriptedJudge", "Session", "Turn", "Usage", "Verdict"),
 ]
 ERRORS = [
-    *("AnswerError", "BeholderError", "CaseError", "ImageError", "LedgerError", "LedgerGone", "OverBudget"),
+    *(
+        "AnswerError",
+        "BeholderError",
+        "CaseError",
+        "ImageError",
+        "JudgeUnavailable",
+        "LedgerError",
+        "LedgerGone",
+        "OverBudget",
+    ),
     *("RubricError", "SetupError", "Unreachable", "UntrustedSuite", "UsageError", "Waiting"),
 ]
 FILES = [

@@ -38,6 +38,7 @@ from urllib.parse import urlsplit
 import pytest
 import typer.main
 
+import beholder as beholder_package
 from beholder.testing import Course, Fault, JudgeServer
 
 __all__ = ["Course", "Fault"]
@@ -181,7 +182,8 @@ def beholder(*words: str | Path, code: int | None = 0) -> Done:
         contextlib.redirect_stderr(err),
     ):
         try:
-            runpy.run_module("beholder", run_name="__main__")
+            # Not `run_module`: pytest imports the package of a plug-in in its own way, which `runpy` cannot follow.
+            runpy.run_path(str(Path(beholder_package.__file__).parent / "__main__.py"), run_name="__main__")
         except SystemExit as stop:
             ended = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     done = Done(ended, *(stream.buffer.getvalue().decode() for stream in (out, err)))

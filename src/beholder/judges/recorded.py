@@ -26,7 +26,7 @@ from typing import IO
 import msgspec
 
 from beholder.cases.case import FieldValue
-from beholder.errors import AnswerError, CaseError, RubricError, UsageError
+from beholder.errors import AnswerError, CaseError, RubricError, Unreachable, UsageError
 from beholder.images.image import Sizing, regular_file
 from beholder.judges.base import INSTRUMENTS
 from beholder.rubrics.brief import Brief, Composer
@@ -316,6 +316,29 @@ def _infer_setting(rubric: Rubric, document: JsonObject) -> str:
 
 
 ScriptedLine = str | Mapping[str, object] | Answer | Exception
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswersJudge:
+    """Stands for a model that is not to be asked: a case has the answer that the ledger has of that model, or none.
+
+    Attributes:
+        name: of the model.
+        identity: that of the model, under which its answers are stored.
+        sizing: that of the model.
+    """
+
+    name: str
+    identity: str
+    sizing: Sizing
+
+    async def answer(
+        self, brief: Brief, *, sample: int = 0, earlier: Sequence[Turn] = (), max_tokens: int | None = None
+    ) -> Answer:
+        raise Unreachable(f"the ledger has no answer of {self.name} to this, and nobody is asked", attempts=0)
+
+    async def aclose(self) -> None:
+        """Do nothing: there are no connections."""
 
 
 class ScriptedJudge:

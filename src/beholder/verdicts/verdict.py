@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from beholder.errors import UsageError
+from beholder.errors import JudgeUnavailable, UsageError
 from beholder.rubrics.rubric import Number, Rubric, to_fraction
 
 Amount = TypeVar("Amount", int, Decimal)
@@ -267,6 +267,25 @@ class Verdict:
     def __repr__(self) -> str:
         result = str(self.outcome) if self.score is None else f"{self.outcome} {round_half_up(self.score):.2f}"
         return " ".join(f"<Verdict on {self.case!r} by {self.rubric}: {result}, {self.judge}>".split())
+
+    def __ge__(self, other: Number) -> bool:
+        """Compare the score, as `>`, `<=` and `<` do: `assert verdict >= 0.8`. Without one it is `JudgeUnavailable`."""
+        return self._needed_score >= other if isinstance(other, int | float) else NotImplemented
+
+    def __gt__(self, other: Number) -> bool:
+        return self._needed_score > other if isinstance(other, int | float) else NotImplemented
+
+    def __le__(self, other: Number) -> bool:
+        return self._needed_score <= other if isinstance(other, int | float) else NotImplemented
+
+    def __lt__(self, other: Number) -> bool:
+        return self._needed_score < other if isinstance(other, int | float) else NotImplemented
+
+    @property
+    def _needed_score(self) -> float:
+        if self.score is None:
+            raise JudgeUnavailable(f"{self.case} has no score: {self.missing_score_reason}", self)
+        return self.score
 
     def card(self, *, full: bool = False, width: int = 100) -> str:
         """Return the verdict as a text card, as `beholder judge` prints it; `full` shows every assertion."""

@@ -1,0 +1,479 @@
+"""The pytest plug-in: the fixture `beholder`, the marker of that name, and the options `--beholder-…`.
+
+pytest loads this module in every project where Beholder is installed, so it imports nothing but pytest; the rest is
+imported when a test first uses the fixture. All processes of pytest-xdist work on one run in one ledger, so that the
+budget holds for all of them together, and the report has the verdicts of all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import secrets
+import tempfile
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+if TYPE_CHECKING:
+    from beholder.api.options import Judges, RubricLike
+    from beholder.api.session import Session
+    from beholder.cases.case import Case
+    from beholder.errors import JudgeUnavailable
+    from beholder.judges.base import Judge
+    from beholder.runs.suite import Suite
+    from beholder.verdicts.verdict import Verdict
+
+PROPERTY = "beholder"  # name of the properties that carry verdicts to the summary, and into JUnit files
+UNSCORED = ("error", "fail", "skip")
+MAX_EXPLAINED = 6  # lines; pytest cuts longer explanations off
+
+_OPTIONS = {
+    "judge": "who judges, such as openai:gpt-5-mini; by default the instruments, which measure offline",
+    "budget": "US dollars that all tests together, in all processes, never pass",
+    "ledger": "where verdicts are stored: a file or a postgresql:// URL; by default in pytest's cache folder",
+    "report": "write the verdicts of this session as one HTML file",
+    "unscored": "what becomes of a test whose judge gave no score: error (default), fail or skip",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("beholder", "judging images (beholder)")
+    for name, about in _OPTIONS.items():
+        group.addoption(f"--beholder-{name}", dest=f"beholder_{name}", default=None, help=about, metavar=name.upper())
+        parser.addini(f"beholder_{name}", about)
+    about = "ask nobody: use the answers that the ledger has, and skip tests for which it has none"
+    group.addoption("--beholder-offline", dest="beholder_offline", action="store_true", default=None, help=about)
+    parser.addini("beholder_offline", about, type="bool", default=False)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "beholder(judge=None, samples=1, budget=None, options=None): how the fixture `beholder` judges in this test",
+    )
+    _check_options(config)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Summary(config), "beholder-summary")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist which run it works on."""
+    state = _state(node.config)
+    node.workerinput["beholder"] = [state.name, state.ledger]
+
+
+@pytest.fixture
+def beholder(request: pytest.FixtureRequest) -> Beholder:
+    """Judge images in a test: `verdict = beholder("edit-preservation", input=…, edited=…, instruction=…)`."""
+    return Beholder(_state(request.config), request.node)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if (state := item.config.stash.get(_STATE, None)) is not None:
+        state.verdicts = []
+
+
+def pytest_assertrepr_compare(config: pytest.Config, op: str, left: object, right: object) -> list[str] | None:
+    """Explain a comparison of a verdict, or of its score, by its criteria."""
+    state = config.stash.get(_STATE, None)
+    if state is None:
+        return None
+    for one, other in ((left, right), (right, left)):
+        # By identity: a score is the very object that the verdict has, and no other number of that value is.
+        verdict = next((made for made in state.verdicts if one is made or (one is made.score and one != 0)), None)
+        if verdict is not None and isinstance(other, int | float):
+            numbers = [value.score if value is verdict else value for value in (left, right)]
+            return [f"{_show(numbers[0])} {op} {_show(numbers[1])}", *_explain(verdict)]
+    return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    state = item.config.stash.get(_STATE, None)
+    if state is None or call.when != "call" or call.excinfo is None:
+        return report
+    from beholder.errors import JudgeUnavailable
+
+    if isinstance(error := call.excinfo.value, JudgeUnavailable) and state.unscored == "error":
+        # A test that could not be judged has neither passed nor failed: like one whose fixture could not be set up, it
+        # is an error, for the terminal and in JUnit files.
+        report.when = "setup"
+        report.longrepr = f"JudgeUnavailable: {error}"
+    if report.failed:
+        report.sections += [(f"beholder: {one.case} by {one.rubric}", one.card()) for one in state.verdicts]
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if (state := session.config.stash.get(_STATE, None)) is not None:
+        state.close()
+
+
+def beholder_cases(suite: str | os.PathLike[str]) -> list[Any]:
+    """Return the cases of a suite, for `@pytest.mark.parametrize("case", beholder_cases("suite.yaml"))`.
+
+    Args:
+        suite: The `suite.yaml`; a relative path is relative to the file of the test.
+
+    Returns:
+        A parameter for each case, with its id. What it holds is for the fixture: `beholder.passes(case)`.
+
+    Raises:
+        UsageError: Something is wrong with the suite or a case; pytest shows it as an error of the collection.
+    """
+    from beholder.api.arguments import make_suite
+    from beholder.errors import CaseError
+
+    frame = inspect.currentframe()
+    caller = frame.f_back if frame is not None else None
+    folder = Path(caller.f_globals.get("__file__", "")).parent if caller is not None else Path()
+    loaded, _ = make_suite(folder / suite, {})
+    rows = list(loaded.rows())
+    if wrong := [f"{row.location} {problem}" for row in rows for problem in row.problems]:
+        raise CaseError("\n".join(wrong))
+    return [pytest.param(SuiteCase(row.case, loaded), id=row.case.id) for row in rows if row.case is not None]
+
+
+@dataclass(frozen=True)
+class SuiteCase:
+    """A case of a suite, for `beholder.passes`."""
+
+    case: Case
+    suite: Suite
+
+    def __repr__(self) -> str:
+        return f"<{self.case.id} of {self.suite.name}>"
+
+
+class Beholder:
+    """What the fixture `beholder` is: judges cases in one test, with the session that its marker asks for."""
+
+    def __init__(self, state: _State, item: pytest.Item) -> None:
+        self._state = state
+        self._item = item
+        self._made = 0
+
+    def __call__(self, rubric: RubricLike, case: Case | None = None, /, **inputs: object) -> Verdict:
+        """Judge one case by one rubric; see `Session.judge`. A case made of inputs has the name of the test as its id.
+
+        Raises:
+            JudgeUnavailable: There is no score, because of a judge or an image. What becomes of the test then is for
+                `--beholder-unscored` to say.
+        """
+        __tracebackhide__ = True
+        setup = self._state.make_setup(self._item)
+        return self._judge(setup, rubric, case, inputs)
+
+    def passes(self, case: SuiteCase) -> list[Verdict]:
+        """Judge a case of a suite by its rubrics, and fail the test if a verdict has not passed.
+
+        Returns:
+            The verdicts, one for each rubric.
+
+        Raises:
+            AssertionError: A verdict has not passed.
+            JudgeUnavailable: There is no score.
+            UsageError: A rubric has no threshold and no gate, so that nothing can fail.
+        """
+        from beholder.errors import UsageError
+
+        __tracebackhide__ = True
+        setup = self._state.make_setup(self._item, case.suite)
+        verdicts = [self._judge(setup, rubric, case.case, {}) for rubric in case.suite.rubrics()]
+        for verdict in verdicts:
+            if verdict.passed is None:
+                raise UsageError(
+                    f"{verdict.rubric} has no threshold, so nothing can fail: set `threshold` in the suite, or judge "
+                    "the case with beholder(rubric, case.case) and assert what you expect of its score."
+                )
+        if failed := [verdict for verdict in verdicts if not verdict.passed]:
+            lines = [line for verdict in failed for line in (repr(verdict), *_explain(verdict))]
+            raise AssertionError("\n".join(["did not pass", *lines]))
+        return verdicts
+
+    def _judge(self, setup: _Setup, rubric: RubricLike, case: Case | None, inputs: Mapping[str, object]) -> Verdict:
+        from beholder.api.options import Options, make_case
+        from beholder.errors import JudgeUnavailable, SetupError, UsageError
+
+        __tracebackhide__ = True
+        try:
+            made = make_case(Options().load_rubrics(rubric), case, inputs)
+            if case is None:
+                made = replace(made, id=self._make_id())
+            session = self._state.open_session(setup)
+            verdict = session.judge(rubric, made)
+        except SetupError as error:
+            self._give_up(JudgeUnavailable(str(error)))
+        except UsageError as error:
+            raise error.with_traceback(None) from None  # the mistake is in the test, and not in what it calls
+        self._state.verdicts.append(verdict)
+        told = {
+            "case": verdict.case,
+            "rubric": verdict.rubric,
+            "judge": verdict.judge,
+            "outcome": str(verdict.outcome),
+            "score": verdict.score,
+            "cost_usd": None if verdict.cost_usd is None else float(verdict.cost_usd),
+            "run": session.run_id,
+        }
+        self._item.user_properties.append((PROPERTY, json.dumps(told)))
+        if verdict.score is None:
+            self._give_up(JudgeUnavailable(verdict.missing_score_reason, verdict))
+        return verdict
+
+    def _give_up(self, error: JudgeUnavailable) -> NoReturn:
+        __tracebackhide__ = True
+        if self._state.unscored == "skip" or self._state.offline:
+            pytest.skip(f"no score: {error}")
+        raise error from None
+
+    def _make_id(self) -> str:
+        """Return an id for the next case of this test: the same when the test is run again."""
+        from beholder.cases.case import MAX_ID
+
+        self._made += 1
+        id_ = "".join(sign if sign.isprintable() else "?" for sign in self._item.nodeid)
+        id_ = f"{id_} #{self._made}" if self._made > 1 else id_
+        if len(id_) > MAX_ID:
+            digest = hashlib.sha256(id_.encode()).hexdigest()[:8]
+            id_ = f"…{id_[len(id_) - MAX_ID + 11 :]} {digest}"
+        return id_
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """How a test wants its cases judged. Each setup is a run of its own, with a budget of its own."""
+
+    judge: Judges = None
+    samples: int = 1
+    budget: float | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+    suite: Suite | None = None
+
+    @property
+    def key(self) -> str:
+        """A name for the setup that is the same in all processes."""
+        judges = self.judge if isinstance(self.judge, list | tuple) else [self.judge]
+        names = [getattr(judge, "name", judge) for judge in judges]
+        suite = self.suite.public_dict() if self.suite is not None else None
+        parts = [names, self.samples, self.budget, sorted(self.options.items()), suite]
+        return hashlib.sha256(json.dumps(parts, default=repr).encode()).hexdigest()[:6]
+
+    def make_judges(self) -> Judges:
+        """Return who is asked. Raises `SetupError`."""
+        if self.judge is not None or self.suite is None:
+            return self.judge
+        from beholder.runs.limits import RunLimits
+        from beholder.runs.suite_judges import make_judges
+
+        return make_judges(self.suite, RunLimits())  # which send keys only where the suite may
+
+    def make_offline_judges(self) -> Judges:
+        """Return judges that ask nobody, in place of the models."""
+        from beholder.api.options import Options, as_judges, make_settings
+        from beholder.judges.base import INSTRUMENTS
+        from beholder.judges.factory import judge_sizing
+        from beholder.judges.recorded import StoredAnswersJudge
+        from beholder.runs.suite_file import JudgeEntry
+
+        of_suite = self.judge is None and self.suite is not None
+        given = [] if of_suite else as_judges(self.judge)
+        settings = self.suite if of_suite else make_settings(given, Options.of(self.options), self.samples)
+        assert settings is not None
+        judges: list[Judge | str] = []
+        for position, entry in enumerate(settings.judges):
+            assert isinstance(entry, JudgeEntry)
+            if entry.judge == INSTRUMENTS or (given and not isinstance(given[position], str)):
+                judges.append(given[position] if given else INSTRUMENTS)
+            else:
+                sizing = judge_sizing(entry.judge, {**settings.image_params(), **entry.params})
+                identity = str(entry.identity_key(settings.image_params())[0])
+                judges.append(StoredAnswersJudge(entry.judge, identity, sizing))
+        return judges
+
+
+class _State:
+    """What the plug-in has in one process: its options, and a session for each setup."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.judge = _option(config, "judge") or None
+        self.budget = float(budget) if (budget := _option(config, "budget")) else None
+        self.unscored = _option(config, "unscored") or "error"
+        self.offline = _is_offline(config)
+        self.verdicts: list[Verdict] = []  # of the test under way
+        self._sessions: dict[str, Session] = {}
+        given: list[str] = getattr(config, "workerinput", {}).get("beholder", [])
+        self.name, self.ledger = given or [f"pytest-{secrets.token_hex(4)}", _find_ledger(config)]
+
+    def make_setup(self, item: pytest.Item, suite: Suite | None = None) -> _Setup:
+        """Return how a test is judged: the command line comes before its marker, and that before its suite."""
+        setup = _read_suite(suite) if suite is not None else _Setup()
+        if self.budget is not None:
+            setup = replace(setup, budget=self.budget)
+        setup = replace(setup, **_read_marker(item))
+        return replace(setup, judge=self.judge) if self.judge else setup
+
+    def open_session(self, setup: _Setup) -> Session:
+        """Return the session of a setup. Raises `SetupError` and other `UsageError`s."""
+        from beholder.api.session import Session
+
+        if setup.key not in self._sessions:
+            self._sessions[setup.key] = Session(
+                setup.make_offline_judges() if self.offline else setup.make_judges(),
+                ledger=self.ledger,
+                name=f"{self.name}-{setup.key}",
+                budget=None if self.offline else setup.budget,
+                samples=setup.samples,
+                options=setup.options,
+            )
+        return self._sessions[setup.key]
+
+    def close(self) -> None:
+        while self._sessions:
+            self._sessions.popitem()[1].close()
+
+
+_STATE = pytest.StashKey[_State]()
+
+
+def _state(config: pytest.Config) -> _State:
+    if _STATE not in config.stash:
+        config.stash[_STATE] = _State(config)
+    return config.stash[_STATE]
+
+
+class _Summary:
+    """Adds up the verdicts of all processes, writes the report, and says so at the end. Not in workers of xdist."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._report = _option(config, "report")
+        self._verdicts: dict[str, list[dict[str, Any]]] = {}  # by test
+        self._lines: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        told = [json.loads(str(value)) for name, value in report.user_properties if name == PROPERTY]
+        if told:  # a later report of a test has those of earlier ones, too
+            self._verdicts[report.nodeid] = told
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        told = [one for verdicts in self._verdicts.values() for one in verdicts]
+        if not told:
+            return
+        state = _state(session.config)
+        unscored = sum(one["score"] is None for one in told)
+        costs = [one["cost_usd"] for one in told]
+        cost = "cost unknown" if None in costs else f"${sum(costs):.4f}"
+        lacking = f", {unscored} without a score" if unscored else ""
+        self._lines.append(f"{len(told)} verdict{'s' * (len(told) > 1)}{lacking}, {cost}; ledger {state.ledger}")
+        if self._report:
+            runs = list(dict.fromkeys(one["run"] for one in told))
+            self._lines += _write_reports(Path(self._report), runs, state.ledger)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        for line in self._lines:
+            terminalreporter.write_line(f"beholder: {line}")
+
+
+def _write_reports(path: Path, runs: Sequence[str], ledger: str) -> Iterator[str]:
+    """Write a report for each run, the first at `path`, and return a line on each."""
+    from beholder.api.run import Run
+    from beholder.errors import BeholderError
+
+    for number, run in enumerate(runs, 1):
+        file = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
+        try:
+            Run.load(run, ledger).report(file)
+            yield f"report {file}"
+        except BeholderError as error:
+            yield f"there is no report of run {run}: {error}"
+
+
+def _option(config: pytest.Config, name: str) -> str:
+    """Return an option of the command line, or of the configuration file."""
+    value = config.getoption(f"beholder_{name}", None)
+    return str(value if value is not None else config.getini(f"beholder_{name}")).strip()
+
+
+def _is_offline(config: pytest.Config) -> bool:
+    return bool(config.getoption("beholder_offline", None) or config.getini("beholder_offline"))
+
+
+def _check_options(config: pytest.Config) -> None:
+    """Raise `pytest.UsageError` for a wrong option, before any test is collected."""
+    if (unscored := _option(config, "unscored")) and unscored not in UNSCORED:
+        raise pytest.UsageError(f"--beholder-unscored is one of {', '.join(UNSCORED)}, not {unscored!r}.")
+    budget = _option(config, "budget")
+    try:
+        is_right = not budget or 0 < float(budget) < float("inf")
+    except ValueError:
+        is_right = False
+    if not is_right:
+        raise pytest.UsageError(f"--beholder-budget is an amount of US dollars, and {budget!r} is none.")
+    report = _option(config, "report")
+    if report and not report.endswith((".html", ".htm")):
+        raise pytest.UsageError(f"--beholder-report is an HTML file, and {report!r} does not end in .html.")
+
+
+def _find_ledger(config: pytest.Config) -> str:
+    """Return where verdicts are stored: in pytest's own cache unless something else is said, so that answers that were
+    paid for are found by the next run of the tests."""
+    if said := _option(config, "ledger"):
+        return said if "://" in said else os.path.abspath(said)
+    cache = getattr(config, "cache", None)
+    folder = cache.mkdir("beholder") if cache is not None else tempfile.mkdtemp(prefix="beholder-pytest-")
+    return str(Path(folder) / "beholder.db")
+
+
+def _read_marker(item: pytest.Item) -> dict[str, Any]:
+    """Return what the markers of a test say, the nearest first. Raises `pytest.UsageError`."""
+    said: dict[str, Any] = {}
+    known = ("judge", "samples", "budget", "options")
+    for marker in item.iter_markers("beholder"):
+        unknown = [*map(repr, marker.args), *(name for name in marker.kwargs if name not in known)]
+        if unknown:
+            raise pytest.UsageError(f"@pytest.mark.beholder takes {', '.join(known)} by name, and not {unknown[0]}.")
+        said = {**marker.kwargs, **said}
+    return said
+
+
+def _read_suite(suite: Suite) -> _Setup:
+    """Return the setup of a suite."""
+    options: dict[str, object] = {
+        "setting": suite.setting,
+        "styles": [str(folder) for folder in suite.style_folders()],
+        "prompt_text": suite.prompt_text(),
+        "allow_remote": suite.allow_remote,
+        "audit": suite.audit,
+        "max_side": suite.max_side,
+        "detail": suite.detail,
+        "timeout_s": suite.limits.timeout_s,
+        "total_timeout_s": suite.limits.total_timeout_s,
+    }
+    return _Setup(None, suite.samples, suite.budget, options, suite)
+
+
+def _explain(verdict: Verdict) -> list[str]:
+    """Return a line for each of the lowest criteria, with its reason."""
+    results = [(key, one) for key, one in verdict.criteria.items() if one.score is not None]
+    results.sort(key=lambda pair: (pair[1].score or 0) / pair[1].scale[1])
+    lines = []
+    for key, one in results[:MAX_EXPLAINED]:
+        reason = one.reason or "; ".join(f"{no.id} {no.evidence}" for no in one.assertions if no.answer == "no")
+        lines.append(shorten(f"{key} {_show(one.score)} of {one.scale[1]:g}: {reason}".rstrip(": "), 120))
+    return lines
+
+
+def _show(number: object) -> str:
+    return f"{number:.4g}" if isinstance(number, float) else str(number)
