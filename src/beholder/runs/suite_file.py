@@ -425,6 +425,9 @@ def add_hint(problem: Problem) -> Problem:
         for one in structs.fields(inner)
         if not parent and one.name not in names
     }
+    if last in nested:
+        hint = "did you mean 'judges'?" if last == "judge" else f"in a file it is {nested[last]}"
+        return Problem(f"is not a key that is known here; {hint}", problem.key, problem.line)
     near = difflib.get_close_matches(last, [*names, *nested], n=1, cutoff=0.5)
     inside = f" (in a file: {nested[near[0]]})" if near and near[0] in nested else ""
     hint = f"did you mean {near[0]!r}{inside}?" if near else f"the keys are {', '.join(names)}"
