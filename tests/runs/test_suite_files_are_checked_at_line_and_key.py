@@ -46,7 +46,7 @@ START = "rubric: restyle\ncases: cases.jsonl\n"
         (f"{START}judge: openai:x\n", "line 3, judge: is not a key that is known here; did you mean 'judges'"),
         (
             f"{START}timeout_s: 9\n",
-            "line 3, timeout_s: is not a key that is known here; in a file it is limits.timeout_s",
+            "line 3, timeout_s: .*in a file it is limits.timeout_s",
         ),
         (f"{START}limits:\n  request_per_minute: 3\n", "line 4, limits.request_per_minute: .* 'requests_per_minute'"),
         (f"{START}judges:\n  - {{judge: openai:x, url: http://x}}\n", r"line 4, judges\[0\].url: .* 'base_url'"),
