@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from importlib import import_module
@@ -43,8 +45,10 @@ KEY = "sk-of-the-driver-alone"
 # notes each case that it is asked about.
 DEADLY = """
 import os
+import re
 import signal
 import socket
+import sqlite3
 from beholder.judges.recorded import ScriptedJudge
 
 WORDS = "the wall behind the car shows the same mortar lines and the same shading as it did before"
@@ -309,6 +313,31 @@ def test_cases_of_workers_that_freeze_are_taken_back(
     else:
         assert (code, len(found)) == (0, count), said
     assert not [worker for worker in frozen if worker.is_running() and worker.status() == "stopped"]
+
+
+def test_when_the_ledger_takes_no_more_what_is_in_progress_is_finished_and_rescued(
+    start: Callable[..., subprocess.Popen[str]],
+    cases: Callable[[int], Path],
+    server: JudgeServer,
+    good_answer: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+) -> None:
+    cases(count := 200)
+
+    def reply(_: Any) -> dict[str, Any]:
+        if len(server.received) == 40:
+            with closing(sqlite3.connect(tmp_path / "ledger.db", timeout=60)) as database, database:
+                database.execute("UPDATE runs SET spent_usd = 'damaged'")  # to which no cost can be added
+        return good_answer()
+
+    server.default = reply
+    code, said = ended(start())
+    assert code == 2, said
+    rescue = re.search(r"that it could not take are in '([^']+)'", " ".join(said.split()))
+    assert rescue, said
+    asked = len(server.received)
+    assert asked < count
+    assert len({**told(tmp_path / "ledger.db"), **told(Path(rescue[1]))}) == asked
 
 
 def test_without_an_address_ray_is_started_here_and_stopped_once_it_finishes_what_is_under_way(

@@ -21,7 +21,7 @@ from collections.abc import (
     Sequence,
     Sized,
 )
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -346,13 +346,18 @@ class AsyncSession:
             await asyncio.wait(self._under_way)
         try:
             if self._run is not None:
-                with suppress(LedgerError):
-                    for key in list(self._unwritten):
+                for key in list(self._unwritten):
+                    try:
                         await self._write(self._run, key, self._unwritten.pop(key))
+                    except LedgerError:  # it takes none; they are rescued
+                        break
+                    except Exception as error:  # it cannot take this one
+                        _log.warning("beholder: The verdict on %r cannot be written: %s", key[0], error)
                 rescued = await self._run.rescue(list(self._unwritten.values())) if self._unwritten else None
                 with suppress(LedgerError):
                     self._spent = self._run.ledger.run(self._run.id).spent_usd or Decimal(0)
-                await self._run.leave()
+                with nullcontext() if rescued is None else suppress(LedgerError):  # where they are matters more
+                    await self._run.leave()
                 if rescued is not None:
                     raise rescued
         finally:
@@ -443,7 +448,7 @@ class AsyncSession:
             entry = await self._case_judge.judge(composer, case)
             self._memory.add(entry.answers)
             self._spent += entry.spent_usd or Decimal(0)
-            return entry.verdict
+            return _verdict_of(entry)
 
     async def _judge_and_store(self, run: SessionRun, composer: Composer, case: Case) -> Verdict:
         async with self._slots:
@@ -456,12 +461,15 @@ class AsyncSession:
                 return verdict
             key = (case.id, composer.rubric.name)
             entry = self._unwritten.pop(key, None)
-            if entry is None or entry.case != case or not self._options.cache:
+            if entry is not None and (entry.case != case or entry.failure is not None or not self._options.cache):
+                await self._write(run, key, entry)  # it is paid for, and no verdict for this call
+                entry = None
+            if entry is None:
                 if self._cannot_write and self._unwritten:  # by a disk quota, say: then nothing is asked
                     await self._write(run, *self._unwritten.popitem())
                 entry = await self._case_judge.judge(composer, case)
             await self._write(run, key, entry)
-            return entry.verdict
+            return _verdict_of(entry)
 
     async def _write(self, run: SessionRun, key: VerdictKey, entry: Entry) -> None:
         """Store a verdict. One that cannot be stored is kept, since it was paid for: a later call only writes it."""
@@ -491,6 +499,13 @@ class _Call:
 
     def is_for(self, rubric: Rubric, case: Case) -> bool:
         return self.rubric == rubric and self.case == case
+
+
+def _verdict_of(entry: Entry) -> Verdict:
+    """Return the verdict of an entry that is stored, or raise why a judge failed for good."""
+    if entry.failure is not None:
+        raise entry.failure
+    return entry.verdict
 
 
 async def _make_case(composers: Sequence[Composer], case: Case | None, inputs: Mapping[str, object]) -> Case:

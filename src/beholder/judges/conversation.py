@@ -88,6 +88,11 @@ class Conversation:
         return self._verdict is None
 
     @property
+    def has_answers(self) -> bool:
+        """Whether the judge was asked and has answered, with whatever."""
+        return bool(self._answers)
+
+    @property
     def verdict(self) -> Verdict:
         assert self._verdict is not None, "the conversation has no verdict yet"
         return self._verdict
@@ -105,7 +110,8 @@ class Conversation:
         """Ask the judge until there is a verdict, within `timeout_s` over all turns.
 
         Raises:
-            SetupError: The judge can never answer. Every other failure is an outcome.
+            SetupError: The judge can never answer; or what `reserve` raises. There is a verdict of earlier turns then,
+                `unreachable` as a rule. Every other failure is an outcome.
         """
         self.was_asked = True
         try:
@@ -128,10 +134,6 @@ class Conversation:
         except Waiting:
             self.is_waiting = True
             return
-        except SetupError as error:
-            if self._fallback is None:
-                raise
-            self.close(Outcome.UNREACHABLE, str(error))
         except TimeoutError:
             self.close(Outcome.UNREACHABLE, f"no verdict within {timeout_s:g} s")
         except Unreachable as error:
@@ -143,6 +145,12 @@ class Conversation:
             self.close(Outcome.OVER_BUDGET, str(error))
         except AnswerError as error:  # raised by a judge that looks at its answers itself
             self.close(Outcome.INVALID, str(error))
+        except Exception as error:  # a `SetupError`, or of the ledger, which `reserve` asks
+            self.close(Outcome.UNREACHABLE, str(error))
+            self._add_call_details(self._settle())
+            if isinstance(error, SetupError) and self.verdict.answered:  # before the repair
+                return
+            raise
         self._add_call_details(self._settle())
 
     @contextmanager

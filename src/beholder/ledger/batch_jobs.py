@@ -18,13 +18,12 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or
 from beholder.errors import LedgerError
 from beholder.ledger import schema
 from beholder.ledger.connection import LedgerConnection
-from beholder.ledger.damage import describe_row
+from beholder.ledger.damage import describe_row, read_amount
 from beholder.ledger.encoding import (
     DAMAGED_MESSAGE,
     pack,
     parse_amount,
     parse_time,
-    read_amount,
     split_ids,
     to_json_text,
     unpack,
@@ -189,9 +188,12 @@ def read_handles(connection: Connection) -> list[Mapping[str, str]]:
 
 def sum_reserved_usd(connection: Connection, run: int) -> Decimal:
     """Return what jobs may still cost, or have cost without a verdict by them, in US dollars."""
-    query = select(_J.reserved_usd).where(_J.run == run, _J.state != JOB_CLOSED)
-    what = f"what a batch job (a row of jobs, of {describe_row('runs', run)}) may cost"
-    return sum((read_amount(amount, what) for amount in connection.scalars(query)), Decimal(0))
+    query = select(_J.number, _J.reserved_usd).where(_J.run == run, _J.state != JOB_CLOSED)
+    amounts = (
+        read_amount(amount, f"what a batch job may cost ({describe_row('jobs', number)})")
+        for number, amount in connection.execute(query)
+    )
+    return sum(amounts, Decimal(0))
 
 
 def _matches(run: int, job: BatchJob) -> ColumnElement[bool]:

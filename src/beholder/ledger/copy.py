@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Table, func, insert, select, tuple_, update
@@ -20,10 +21,10 @@ from sqlalchemy import Column, ColumnElement, Connection, Table, func, insert, s
 from beholder.errors import LedgerError, UsageError
 from beholder.ledger import leases, schema
 from beholder.ledger.damage import describe_row, log_damage
-from beholder.ledger.encoding import storable_json, storable_text
+from beholder.ledger.encoding import storable_json, storable_text, unpack_verdict
 from beholder.ledger.ledger import Ledger, LedgerLike, open_ledger
-from beholder.ledger.rescue import RESCUED_KEY, RESTORED_KEY
-from beholder.ledger.runs import find_run, to_run_record, update_run, update_suite
+from beholder.ledger.rescue import RESCUED_KEY, RESTORED_KEY, Rescue, RescuedBatch, read_rescue
+from beholder.ledger.runs import find_run, read_spent_usd, to_run_record, update_run, update_suite
 from beholder.ledger.schema import AnyRow, AnySelect, chunks
 from beholder.ledger.types import (
     INTERRUPTED,
@@ -33,7 +34,7 @@ from beholder.ledger.types import (
     WriteToken,
 )
 from beholder.ledger.write import RowValues, insert_or_keep, insert_or_replace, insert_rows
-from beholder.verdicts.verdict import ANSWERED_OUTCOMES
+from beholder.verdicts.verdict import ANSWERED_OUTCOMES, FINAL_OUTCOMES
 
 COPY_PAGE_SIZE = 256
 
@@ -99,8 +100,8 @@ def copy_run(source: Ledger, target: Ledger, run: str, watch: OnProgress = lambd
         raise LedgerError(
             f"The ledger {target.place!r} has another run {run!r}; delete that, or copy into another one."
         )
-    if RESCUED_KEY in to_run_record(original).suite:
-        _restore_rescued(source, target, original, existing, result, watch)
+    if (rescue := read_rescue(to_run_record(original))) is not None:
+        _restore_rescued(source, target, original, rescue, existing, result, watch)
         return result
     if existing is not None and existing.updated > original.updated:
         result.left = "it was changed there since"
@@ -121,46 +122,93 @@ def copy_run(source: Ledger, target: Ledger, run: str, watch: OnProgress = lambd
 
 
 def _restore_rescued(
-    source: Ledger, target: Ledger, original: AnyRow, existing: AnyRow | None, result: CopyResult, watch: OnProgress
+    source: Ledger,
+    target: Ledger,
+    original: AnyRow,
+    rescue: Rescue,
+    existing: AnyRow | None,
+    result: CopyResult,
+    watch: OnProgress,
 ) -> None:
-    """Add rescued verdicts to their run, once, except those on cases that were answered there since."""
+    """Add rescued verdicts to their run, once: not those that it has a better verdict in place of, nor batches that it
+    took after all, since what those cost is counted there."""
     record = to_run_record(original)
     suite = {key: value for key, value in record.suite.items() if key != RESCUED_KEY}
-    worker, _, name = str(record.suite[RESCUED_KEY]).rpartition(" ")
     if existing is None:
         target.start(replace(record, suite=suite, spent_usd=Decimal(0), unpriced=0))
         existing = _read_run(target, record.id)
         assert existing is not None
     before = to_run_record(existing).suite.get(RESTORED_KEY)
     restored = before if isinstance(before, list) else []
-    if name in restored:
+    if rescue.name in restored:
         watch(count_verdicts(source, [record]))
         return
     _copy_parts(source, target, original.number, existing.number, result)
     with source._reading() as connection:  # all of them, since they were in memory before
-        verdicts = connection.execute(select(schema.verdicts).where(_V.run == original.number)).all()
+        query = select(schema.verdicts).where(_V.run == original.number)
+        verdicts = connection.execute(query.order_by(_V.number)).all()
+    whole = RescuedBatch(len(verdicts), str(record.spent_usd or 0), record.unpriced)
     with target._writing() as connection:
         run = connection.execute(select(schema.runs).where(_R.number == existing.number)).one()
-        own = connection.execute(select(_V.case_id, _V.rubric, _V.outcome, _V.position).where(_V.run == run.number))
+        columns = (_V.case_id, _V.rubric, _V.outcome, _V.position)
+        own = connection.execute(select(*columns).where(_V.run == run.number))
         known = {(row.case_id, row.rubric): row for row in own}
-        answered = {key for key, row in known.items() if row.outcome in ANSWERED_OUTCOMES}
+        following = iter(verdicts)
+        batches = [(batch, list(islice(following, batch.verdicts))) for batch in rescue.batches or (whole,)]
+        new = [(batch, rows) for batch, rows in batches if not _was_stored(connection, run.number, rows)]
         grows = bool(suite.get("session"))  # its cases are in the order in which they were stored
         first = 1 + max((row.position for row in known.values()), default=-1) if grows else 0
-        rows = [
+        values = [
             {**_portable_values(row), "run": run.number, "position": first + row.position}
-            for row in _sound_rows(schema.verdicts, verdicts)
-            if (row.case_id, row.rubric) not in answered
+            for row in _sound_rows(schema.verdicts, [row for _, rows in new for row in rows])
+            if _is_better(row, known.get((row.case_id, row.rubric)))
         ]
-        insert_rows(connection, insert_or_replace(connection, schema.verdicts, "run", "case_id", "rubric"), rows)
-        cost = record.spent_usd or Decimal(0)
-        leases.settle_allowance(connection, run.number, WriteToken(worker, name), cost)
+        insert_rows(connection, insert_or_replace(connection, schema.verdicts, "run", "case_id", "rubric"), values)
+        cost = sum((batch.cost_usd for batch, _ in new), Decimal(0))
+        leases.settle_allowance(connection, run.number, WriteToken(rescue.worker, rescue.name), cost)
         total = connection.scalar(select(func.count()).where(_V.run == run.number)) if grows else run.total
-        spent = str(Decimal(run.spent_usd) + cost)
-        update_run(connection, run.number, spent_usd=spent, unpriced=run.unpriced + record.unpriced, total=total)
-        update_suite(connection, run.number, **{RESTORED_KEY: [*restored, name]})
+        spent = str(read_spent_usd(run) + cost)
+        unpriced = run.unpriced + sum(batch.unpriced for batch, _ in new)
+        update_run(connection, run.number, spent_usd=spent, unpriced=unpriced, total=total)
+        update_suite(connection, run.number, **{RESTORED_KEY: [*restored, rescue.name]})
     result.written["runs"] = 1
-    result.add("verdicts", len(rows))
+    result.add("verdicts", len(values))
     watch(len(verdicts))
+
+
+def _was_stored(connection: Connection, run: int, batch: Sequence[AnyRow]) -> bool:
+    """Return whether the ledger took a batch although its write seemed to fail.
+
+    A batch is written as a whole or not at all. Those of its verdicts that were paid for and answered stay as they are;
+    the same answer asked for again would at least have taken another time.
+    """
+    paid = [row for row in batch if row.outcome in ANSWERED_OUTCOMES and not row.reused] or batch
+    stored: dict[tuple[str, str], AnyRow] = {}
+    for part in chunks([row.case_id for row in paid]):
+        query = select(_V.case_id, _V.rubric, _V.body).where(_V.run == run, _V.case_id.in_(part))
+        stored |= {(row.case_id, row.rubric): row for row in connection.execute(query)}
+    return bool(paid) and all(
+        (row.case_id, row.rubric) in stored and _same_verdict(row, stored[row.case_id, row.rubric]) for row in paid
+    )
+
+
+def _same_verdict(one: AnyRow, other: AnyRow) -> bool:
+    """Return whether two rows have the same verdict; where the raw answer is stored may differ."""
+    try:
+        first, second = (unpack_verdict(row.body, "a verdict") for row in (one, other))
+    except LedgerError:
+        return False
+    return replace(first, answer="") == replace(second, answer="")
+
+
+def _is_better(rescued: AnyRow, known: AnyRow | None) -> bool:
+    """Return whether a rescued verdict takes the place of the one that the run has: an answer before a refusal, which
+    is final, and both before any other outcome. Of two that are alike the later one is not known, and neither is
+    final, or the one that the run has stays."""
+    if known is None:
+        return True
+    ranks = [(row.outcome in ANSWERED_OUTCOMES) + (row.outcome in FINAL_OUTCOMES) for row in (rescued, known)]
+    return ranks[0] > ranks[1] or ranks == [0, 0]
 
 
 def _find_copy_problem(connection: Connection, run: AnyRow) -> str:

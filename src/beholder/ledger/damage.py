@@ -13,9 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
+
+from beholder.errors import LedgerError
+from beholder.ledger.encoding import DAMAGED_MESSAGE, NegativeAmount, parse_amount
 
 _logger = logging.getLogger(__name__)
 _noticed = threading.local()
@@ -61,6 +65,23 @@ def describe_row(table: str, *key: object) -> str:
     """Return how sentences name a row: `row 5 of verdicts`, by its primary key."""
     values = ", ".join(value.hex()[:12] if isinstance(value, bytes) else str(value) for value in key)
     return f"row {values} of {table}"
+
+
+def read_amount(text: str | None, what: str) -> Decimal:
+    """Return an amount of money that limits depend on.
+
+    A negative one is damage. It is logged and counts as nothing, so that it raises no budget.
+
+    Raises:
+        LedgerError: It cannot be read; with `what` it is about.
+    """
+    try:
+        return parse_amount(text)
+    except NegativeAmount:
+        log_damage(f"The ledger is damaged: {what} is less than nothing ({text:.60}); it counts as nothing.")
+        return Decimal(0)
+    except (ValueError, TypeError, ArithmeticError):
+        raise LedgerError(DAMAGED_MESSAGE.format(what)) from None
 
 
 class _CheckedType(sa.types.TypeEngine[Any]):

@@ -234,20 +234,23 @@ def unpack_transcripts(data: bytes | None, known_answer: str, what: str) -> tupl
         raise LedgerError(DAMAGED_MESSAGE.format(what)) from None
 
 
+class NegativeAmount(ValueError):
+    """An amount of money in a ledger is less than nothing, which is damage."""
+
+
 def parse_amount(text: str | None) -> Decimal:
-    """Return an amount of money. Raises `ValueError`, `TypeError` or `ArithmeticError` if it is damaged."""
+    """Return an amount of money.
+
+    Raises:
+        NegativeAmount: It is less than nothing.
+        ValueError, TypeError, ArithmeticError: It is damaged in another way.
+    """
     amount = Decimal(text or "")
     if not amount.is_finite():
         raise ValueError("not an amount")
+    if amount < 0:
+        raise NegativeAmount("an amount below nothing")
     return amount
-
-
-def read_amount(text: str | None, what: str) -> Decimal:
-    """Return an amount that limits depend on. Raises `LedgerError`, with `what` it was about, if it is damaged."""
-    try:
-        return parse_amount(text)
-    except (ValueError, TypeError, ArithmeticError):
-        raise LedgerError(DAMAGED_MESSAGE.format(what)) from None
 
 
 def parse_time(text: str) -> datetime:

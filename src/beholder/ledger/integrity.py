@@ -53,6 +53,9 @@ def _check_run(row: AnyRow) -> Iterator[str]:
     with collect_damage() as found:
         yield from _error_of(lambda: runs.to_run_record(row))
     yield from found
+    for name in ("total", "skipped", "unpriced"):
+        if (getattr(row, name) or 0) < 0:
+            yield f"The ledger is damaged: {describe_row('runs', row.number)} has a negative number as its {name!r}."
 
 
 def _check_case(row: AnyRow) -> Iterator[str]:
@@ -72,6 +75,8 @@ def _check_verdict(row: AnyRow) -> Iterator[str]:
             json.loads(encoding.encode_facets(verdict) or "{}") != _parse_json(row.facets or "{}")
         ):
             yield f"The ledger is damaged: {what} stands in lists as something else than it is."
+        if (verdict.cost_usd or 0) < 0 or verdict.attempts < 0:
+            yield f"The ledger is damaged: {what} has a negative cost or a negative number of requests."
     except LedgerError as error:
         yield str(error)
     yield from _error_of(lambda: encoding.unpack_transcripts(row.transcripts, "", f"the transcript behind {what}"))
@@ -109,7 +114,9 @@ def _check_reply(row: AnyRow) -> Iterator[str]:
 
 
 def _check_worker(row: AnyRow) -> Iterator[str]:
-    yield from _error_of(lambda: leases.parse_allowance(row.allowance_usd, row.run, row.holder))
+    with collect_damage() as found:
+        yield from _error_of(lambda: leases.parse_allowance(row.allowance_usd, row.run, row.holder))
+    yield from found
 
 
 _COUNTED = (schema.runs, schema.cases, schema.verdicts, schema.answers, schema.thumbnails)

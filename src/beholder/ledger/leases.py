@@ -25,8 +25,9 @@ from sqlalchemy import case as case_when
 from beholder.ledger import schema
 from beholder.ledger.batch_jobs import sum_reserved_usd
 from beholder.ledger.connection import LedgerConnection
-from beholder.ledger.damage import describe_row
-from beholder.ledger.encoding import read_amount, storable_text
+from beholder.ledger.damage import describe_row, read_amount
+from beholder.ledger.encoding import storable_text
+from beholder.ledger.runs import read_spent_usd
 from beholder.ledger.schema import chunks, database_time_s, insert_for
 from beholder.ledger.types import ClaimResult, Entry, HeartbeatReply, VerdictKey, WriteToken
 from beholder.verdicts.verdict import ANSWERED_OUTCOMES
@@ -36,6 +37,7 @@ MISSED_PART = 2  # a worker that has not reached the server for this part of its
 OUTAGE_PATIENCE_S = 120.0  # how long a worker tries to reach a server that does not answer, before it gives up
 RETURN_S = 20.0  # how soon after an outage a worker is back: it tries every 5 s
 CALLS_PER_GRANT = 8  # calls for which money is reserved at a time: more is lost when a process is killed
+SINGLE_CALLS_BELOW = 64  # if less than this many calls are left in a budget, money is reserved for each by itself
 
 _W, _L, _V, _R = schema.workers.c, schema.leases.c, schema.verdicts.c, schema.runs.c
 
@@ -129,14 +131,19 @@ def claim_leases(
 
 
 def grant_allowance(
-    connection: Connection, run: int, holder: str, limit: Decimal, least: Decimal, calls: int = CALLS_PER_GRANT
+    connection: Connection,
+    run: int,
+    holder: str,
+    limit: Decimal,
+    least: Decimal,
+    calls: int = CALLS_PER_GRANT,
+    singly_below: int = 0,
 ) -> Decimal:
     """Reserve more of the budget for a worker; see `Ledger.grant`."""
-    known = connection.scalar(select(_R.spent_usd).where(_R.number == run))
-    spent = read_amount(known, f"the cost so far ({describe_row('runs', run)})")
+    spent = read_spent_usd(connection.execute(select(_R.number, _R.spent_usd).where(_R.number == run)).one())
     allowances = _read_allowances(connection, run)
     left = limit - spent - sum_reserved_usd(connection, run) - sum(allowances.values(), Decimal(0))
-    granted = min(left, calls * least)
+    granted = min(left, calls * least) if left >= singly_below * least else min(left, least)
     if granted < least:
         return Decimal(0)
     if holder not in allowances:  # a process that works alone sends no heartbeats
@@ -229,7 +236,7 @@ def _read_allowances(connection: Connection, run: int) -> dict[str, Decimal]:
 
 
 def parse_allowance(text: str, run: int, holder: str) -> Decimal:
-    """Return the allowance of a worker. Raises `LedgerError` if it is damaged."""
+    """Return the allowance of a worker; see `read_amount`."""
     return read_amount(text, f"an allowance ({describe_row('workers', run, holder)})")
 
 
@@ -279,7 +286,15 @@ class WorkerStore(LedgerConnection):
         """Remove a worker and end its leases; what it does not release of its allowance stays reserved."""
         self._write(remove_worker, run, holder, released_usd)
 
-    def grant(self, run: str, holder: str, limit: Decimal, least: Decimal, calls: int = CALLS_PER_GRANT) -> Decimal:
+    def grant(
+        self,
+        run: str,
+        holder: str,
+        limit: Decimal,
+        least: Decimal,
+        calls: int = CALLS_PER_GRANT,
+        singly_below: int = 0,
+    ) -> Decimal:
         """Reserve more of a run's budget for a worker, until `write` settles it or `leave` releases it.
 
         Args:
@@ -288,11 +303,13 @@ class WorkerStore(LedgerConnection):
             limit: The budget of the run in US dollars.
             least: What one call may cost; nothing is granted where less than that is left.
             calls: For how many calls money is granted at a time.
+            singly_below: If less is left than so many calls may cost, money is granted for one call: what a process
+                that is killed had reserved is lost, which is much of a small budget.
 
         Returns:
             The granted amount in US dollars: enough for several calls, or what is left, or 0.
         """
-        return self._write(grant_allowance, run, holder, limit, least, calls)
+        return self._write(grant_allowance, run, holder, limit, least, calls, singly_below)
 
     def unsettled_usd(self, run: str) -> Decimal:
         """Return what workers that were killed, or do not answer, had reserved for their last calls, in US dollars."""

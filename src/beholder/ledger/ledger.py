@@ -245,7 +245,7 @@ class Ledger(BatchJobStore, WorkerStore):
                 connection,
                 row.number,
                 total=row.total + added,
-                spent_usd=str(Decimal(row.spent_usd) + known_usd),
+                spent_usd=str(runs.read_spent_usd(row) + known_usd),
                 unpriced=row.unpriced + unpriced,
             )
             if used_replies:

@@ -200,6 +200,8 @@ def read_answer_usage(connection: Connection, judge: str, rubric: str, most: int
 def to_stored_answer(key: AnswerKey, row: AnyRow) -> StoredAnswer:
     what = f"answer {row.number} ({describe_row('answers', row.number)})"
     try:
+        if (row.attempts or 0) < 0:
+            raise ValueError("fewer requests than none")
         return StoredAnswer(
             key,
             text=encoding.unpack_text(row.body, what),

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
 from beholder.errors import LedgerError
 from beholder.ledger import encoding, schema
-from beholder.ledger.damage import describe_row, log_damage
+from beholder.ledger.damage import describe_row, log_damage, read_amount
 from beholder.ledger.schema import AnyRow
 from beholder.ledger.types import (
     INTERRUPTED,
@@ -170,6 +170,11 @@ def _make_record(row: AnyRow, body: _RunBody) -> RunRecord:
         skipped=row.skipped or 0,
         unpriced=row.unpriced or 0,
     )
+
+
+def read_spent_usd(row: AnyRow) -> Decimal:
+    """Return what a run has cost so far, as budgets count it; see `read_amount`."""
+    return read_amount(row.spent_usd, f"the cost so far ({describe_row('runs', row.number)})")
 
 
 def _read_value(row: AnyRow, name: str, parse: Callable[[str], T], instead: T) -> T:

@@ -118,6 +118,8 @@ class Entry:
         used: Keys of answers from the cache. A jury's verdict needs them, so that its answers are kept as long as it
             is; a single judge's verdict that carries its answer does not.
         transcripts: Conversations of more than one turn, and of jurors without a valid answer.
+        failure: Why there is no score although judges have answered: another one can never answer, or the ledger
+            failed. Not stored; it ends the run after this entry was written.
     """
 
     position: int
@@ -129,6 +131,7 @@ class Entry:
     spent_usd: Decimal | None = None
     used: tuple[AnswerKey, ...] = ()
     transcripts: tuple[Transcript, ...] = ()
+    failure: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)

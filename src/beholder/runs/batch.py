@@ -33,7 +33,7 @@ from beholder.providers.retry import PermanentError, RetryableError
 from beholder.rubrics.brief import Brief
 from beholder.runs.batch_queue import BatchLedger, LedgerBatchQueue, Notify, open_request_folder
 from beholder.runs.batch_results import HANDLE_CANCELED, HANDLE_FULL, BatchFetcher
-from beholder.runs.engine import FINAL_OUTCOMES, RunObserver, wait_or_stop
+from beholder.runs.engine import RunObserver, wait_or_stop
 from beholder.runs.execution import SuiteRun, check_suite_cases, compute_fingerprint
 from beholder.runs.ledger_access import LedgerThread, make_worker_name
 from beholder.runs.limits import Budget, CallBudget, RunLimits
@@ -41,7 +41,7 @@ from beholder.runs.suite import Suite
 from beholder.runs.suite_file import JudgeEntry
 from beholder.runs.suite_judges import find_judge_price, make_cost_bound, make_judges
 from beholder.verdicts.answer import Turn
-from beholder.verdicts.verdict import ANSWERED_OUTCOMES, Outcome
+from beholder.verdicts.verdict import ANSWERED_OUTCOMES, FINAL_OUTCOMES, Outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ class CaseJudge:
         thumbnails: Tells of which images to make a thumbnail, meanwhile; without it none is made.
         calibration: With it a verdict also says how people would rate.
         reserve: By `id` of a judge, what reserves the cost of each call; a judge that is not in it costs nothing.
+        on_failure: Called as soon as a judge fails for good (see `judge`), while others may still be answering.
     """
 
     judges: Sequence[Judge]
@@ -63,16 +64,22 @@ class CaseJudge:
     calibration: Calibration | None = None
     reserve: Mapping[int, ReserveCall] = field(default_factory=dict)
     release: Callable[[Sequence[AnswerKey]], None] | None = None
+    on_failure: Callable[[Exception], None] | None = None
 
     async def judge(self, composer: Composer, case: Case) -> Entry:
         """Judge one case by one rubric, and notify the observers.
+
+        When a judge can never answer, or the ledger fails, the others of a jury are not interrupted: what they answer
+        is paid for. Then the entry has their answers, no score, and the error in `failure`, which is the caller's to
+        raise once the entry is stored.
 
         Returns:
             The verdict with its new answers and thumbnails. The position is for the caller to fill in.
 
         Raises:
             CaseError: The case does not fit the rubric.
-            SetupError: A judge can never answer, of a jury too.
+            SetupError: A judge can never answer, of a jury too, and none has answered.
+            LedgerError: The ledger failed, and no judge has answered.
             Waiting: Some answers come later (by batch); all judges were asked. Or `look_up` was stopped, and none was.
                 Every other failure is an outcome.
         """
@@ -95,11 +102,14 @@ class CaseJudge:
             for key, conversation in zip(keys, conversations, strict=True):
                 if key in stored:
                     restore_answer(conversation, stored[key])
-            async with self.slots or nullcontext(), asyncio.TaskGroup() as group:
-                for conversation in conversations:
-                    if conversation.is_open:
-                        # One task each: a judge by batch tells conversations apart by their tasks.
-                        group.create_task(conversation.run(self.timeout_s))
+            async with self.slots or nullcontext():
+                # One task each: a judge by batch tells conversations apart by their tasks.
+                asking = [asyncio.create_task(one.run(self.timeout_s)) for one in conversations if one.is_open]
+                for task in asking:
+                    task.add_done_callback(self._report_failure)
+                results = await asyncio.gather(*asking, return_exceptions=True)
+            for failure in filter(None, results):
+                raise failure
             verdict = _combine(header, conversations)
             examining = examining or self._start_examining(rubric, conversations)
             examined = await examining
@@ -109,8 +119,13 @@ class CaseJudge:
                 [verdict] = await calibrate_case(self.calibration, [verdict], case, self.images)
             entry = _make_entry(case, verdict, keys, conversations)
             entry = replace(entry, thumbnails=tuple(examined.thumbnails.items()))
-        except BaseExceptionGroup as failures:  # of the task group, which has canceled the other conversations
-            raise failures.exceptions[0] from None
+        except Waiting:
+            raise
+        except Exception as error:
+            if by_batch or not any(conversation.has_answers for conversation in conversations):
+                raise
+            verdict = header.make_verdict(Outcome.UNREACHABLE, str(error))
+            entry = replace(_make_entry(case, verdict, keys, conversations), failure=error)
         finally:
             if examining is not None:
                 examining.cancel()
@@ -118,6 +133,11 @@ class CaseJudge:
                 new = {answer.key for answer in entry.answers} if entry is not None else set()
                 self.release([key for key in keys if key not in stored and key not in new])
         return _announce(entry)
+
+    def _report_failure(self, task: asyncio.Task[None]) -> None:
+        failure = None if task.cancelled() else task.exception()
+        if isinstance(failure, Exception) and self.on_failure is not None:
+            self.on_failure(failure)
 
     async def _open_conversations(self, composer: Composer, case: Case, rubric: Rubric) -> list[Conversation]:
         """Return one conversation for each judge and sample. Raises `CaseError` or `ImageError`."""

@@ -22,7 +22,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from beholder.cases.case import Case
-from beholder.errors import LedgerError, SetupError, Waiting
+from beholder.errors import LedgerError, LedgerGone, Waiting
 from beholder.judges.base import Judge, ReserveCall, capabilities_of
 from beholder.ledger.encoding import key_id
 from beholder.ledger.ledger import Ledger
@@ -34,13 +34,11 @@ from beholder.runs.case import CaseJudge
 from beholder.runs.image_pool import ImagePool, ThumbnailSelector
 from beholder.runs.ledger_access import LEASE_S, CaseLeases, LedgerThread, join_run
 from beholder.runs.limits import RunLimits
-from beholder.verdicts.verdict import ANSWERED_OUTCOMES, Outcome
+from beholder.verdicts.verdict import FINAL_OUTCOMES, Outcome
 
 if TYPE_CHECKING:
     from beholder.verdicts.calibration import Calibration
 
-
-FINAL_OUTCOMES = ANSWERED_OUTCOMES | {Outcome.REFUSED, Outcome.FILTERED}
 
 QUEUE_SIZE = 2  # tasks in the queue: more would read the images of all of them before the first request is sent
 LOOKUP_CHUNK = 256  # tasks that are looked up in the ledger together
@@ -143,8 +141,7 @@ class CaseTask:
 
 
 class _RunSlots(asyncio.Semaphore):
-    """Limits how many cases of a run are asked at once. After a `SetupError`, which ends the run, no other case is; nor
-    once it is `closed`, as soon as verdicts cannot be stored."""
+    """Limits how many cases of a run are asked at once; none any more once it is `closed`."""
 
     closed = False
 
@@ -153,10 +150,6 @@ class _RunSlots(asyncio.Semaphore):
         if self.closed:
             self.release()
             raise Waiting("the run was stopped first")
-
-    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if not (isinstance(error, BaseExceptionGroup) and error.subgroup(SetupError)):
-            self.release()
 
 
 class Engine:
@@ -188,9 +181,10 @@ class Engine:
         self.cache: AnswerCache | None = None
         self._cases = cases
         self._slots = _RunSlots(settings.concurrency)
-        self._file_problem = ""  # why the run ends early
+        self._file_problem = ""  # of the ledger, which ends the run early
+        self._failure: Exception | None = None  # of a judge, the ledger or the cases: the first, which does so too
         self._unwritten: deque[tuple[WriteToken | None, list[Entry]]] = deque()
-        self._write_error: Exception | None = None  # of the first batch that could not be written
+        self._write_failed = False  # a batch could not be written
         self._rescued = ""  # where verdicts are that could not be written, in a sentence
         self._can_rescue = True
         # These are set by `write_verdicts`, in whose context cases are queued and written.
@@ -201,11 +195,12 @@ class Engine:
     async def run(self, judges: Sequence[Judge], images: ImagePool) -> None:
         """Judge all cases that have no final outcome in the run yet.
 
-        A run that is canceled loses what was in progress and nothing else.
+        Whatever else ends the run early, what is in progress is finished and stored first: it is paid for. A run that
+        is canceled loses what was in progress and nothing else.
 
         Raises:
             SetupError: A judge can never answer.
-            LedgerError: Verdicts cannot be stored, or its file was moved or deleted.
+            LedgerError: The ledger failed, or its file was moved or deleted.
         """
         settings = self.settings
         cache = self.cache = (
@@ -225,6 +220,7 @@ class Engine:
         case_judge = replace(
             case_judge,
             release=None if cache is None else cache.release,
+            on_failure=self._end_early,
             thumbnails=ThumbnailSelector(self._find_thumbnails) if settings.thumbnails else None,
         )
         workers = settings.concurrency + math.ceil(settings.concurrency * PREPARE_AHEAD)
@@ -251,13 +247,27 @@ class Engine:
                 if not self.stop.is_set():
                     self.observer.on_waiting(1)
                 continue
+            except Exception as error:  # before anything was answered
+                self._end_early(error)
+                continue
+            if entry.failure is not None:
+                self._end_early(entry.failure)
             await self.finished.put(replace(entry, position=task.position))
 
     async def _find_thumbnails(self, digests: list[str]) -> set[str]:
         return await self.ledger_thread.call(self.ledger.has_thumbnail, digests)
 
     async def queue_cases(self, workers: int) -> None:
-        """Put every task that is this process's into the queue, then one end mark for each worker.
+        """Put every task that is this process's into the queue, then one end mark for each worker."""
+        try:
+            await self._queue_tasks()
+        except Exception as error:  # of the ledger, or of the file that has the cases
+            self._end_early(error)
+        for _ in range(workers):
+            await self.tasks.put(None)
+
+    async def _queue_tasks(self) -> None:
+        """Put every task that is this process's into the queue.
 
         Cases that other processes have leased are looked at again later: those processes may die before they are done.
         """
@@ -284,8 +294,6 @@ class Engine:
                         self.observer.on_skipped(1)
                     elif not self.stop.is_set() and self._can_go_on():
                         await self.tasks.put(task)
-        for _ in range(workers):
-            await self.tasks.put(None)
 
     @asynccontextmanager
     async def write_verdicts(self, limits: RunLimits) -> AsyncIterator[None]:
@@ -304,15 +312,14 @@ class Engine:
                 yield
             except BaseException:
                 await self._end_writing()
-                if self._rescued:  # and something else ends the run
-                    _log.warning("beholder: %s%s", self._write_error, self._rescued)
+                self._log_rescue()
                 raise
             await self._end_writing()
-            if isinstance(self._write_error, LedgerError):
-                raise type(self._write_error)(f"{self._write_error}{self._rescued}")
-            if self._write_error is not None:
-                _log.warning("beholder: A write to the ledger failed.%s", self._rescued)
-                raise self._write_error
+            if isinstance(self._failure, LedgerError):
+                raise type(self._failure)(f"{self._failure}{self._rescued}")
+            if self._failure is not None:
+                self._log_rescue()
+                raise self._failure
             if self._file_problem:
                 raise LedgerError(self._file_problem + await self.ledger_thread.call(self.ledger.save_displaced))
 
@@ -320,6 +327,11 @@ class Engine:
         if self.can_write:
             await self.finished.put(None)
             await asyncio.wait([self._writer])
+
+    def _log_rescue(self) -> None:
+        """Log where verdicts are that could not be written, where something else ends the run."""
+        if self._rescued:
+            _log.warning("beholder: A write to the ledger failed.%s", self._rescued)
 
     @property
     def can_write(self) -> bool:
@@ -333,6 +345,16 @@ class Engine:
             self._file_problem = problem
             self._stop_asking()
         return not self._file_problem
+
+    def _end_early(self, failure: Exception) -> None:
+        """Let the run end with this error, unless it does with another one, once what is in progress is written."""
+        if self._failure is None:
+            self._failure = failure
+            if isinstance(failure, LedgerError):  # said at once: it may take a while until the run ends and says it
+                _log.warning("beholder: %s Nothing more is asked; what is in progress is finished.", failure)
+        if isinstance(failure, LedgerGone):
+            self.ledger_thread.retry_for_s = 0.0  # it was waited for
+        self._stop_asking()
 
     def _stop_asking(self) -> None:
         """Begin no new case, and let none out that was only prepared."""
@@ -350,7 +372,7 @@ class Engine:
             batch, is_open = await take_batch(self.finished, WRITE_BATCH, WRITE_LINGER_S)
             if batch:
                 self._unwritten.append((self._leases.make_write_token(), batch))
-            if self._write_error is None:
+            if not self._write_failed:
                 await self._write_unwritten()
         for _ in range(WRITE_TRIES if self._unwritten else 0):
             await asyncio.sleep(WRITE_PAUSE_S)
@@ -359,9 +381,9 @@ class Engine:
                 self._rescued = " Later it could be, and all that was paid for is stored; start again."
                 return
         if self._unwritten and self._can_rescue:
-            entries = [entry for _, batch in self._unwritten for entry in batch]
+            batches = [batch for _, batch in self._unwritten]
             token = self._unwritten[0][0]
-            self._rescued = await asyncio.to_thread(rescue_verdicts, self.ledger, self._record, entries, token)
+            self._rescued = await asyncio.to_thread(rescue_verdicts, self.ledger, self._record, batches, token)
 
     async def _write_unwritten(self) -> None:
         """Write the batches that are not yet written, one after the other, until one cannot be."""
@@ -370,11 +392,8 @@ class Engine:
             try:
                 await self.ledger_thread.call(self.ledger.write, self.settings.run_id, batch, token)
             except Exception as error:
-                if self._write_error is None:
-                    self._write_error = error
-                    _log.warning("beholder: %s Nothing more is asked; what is in progress is finished.", error)
-                    self.ledger_thread.retry_for_s = 0.0  # a server that is gone was waited for
-                    self._stop_asking()
+                self._write_failed = True
+                self._end_early(error)
                 return
             self._unwritten.popleft()
             if self.cache is not None:

@@ -22,7 +22,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from beholder.errors import LedgerError, LedgerGone, UsageError
-from beholder.ledger.leases import CALLS_PER_GRANT, HEARTBEATS_PER_LEASE, OUTAGE_PATIENCE_S
+from beholder.ledger.leases import CALLS_PER_GRANT, HEARTBEATS_PER_LEASE, OUTAGE_PATIENCE_S, SINGLE_CALLS_BELOW
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import INTERRUPTED, RUNNING, ClaimResult, RunRecord, VerdictKey, WriteToken
 from beholder.runs.limits import RunLimits
@@ -138,7 +138,7 @@ class WorkerFunds:
         ledger_thread: Calls the ledger.
         run: The run.
         limits: The limits of the run.
-        calls_per_grant: For how many calls money is reserved at a time.
+        calls_per_grant: For how many calls money is reserved at a time, at most.
     """
 
     def __init__(self, ledger_thread: LedgerThread, run: str, limits: RunLimits, calls_per_grant: int) -> None:
@@ -172,7 +172,8 @@ class WorkerFunds:
         if self._refused_usd is not None and least >= self._refused_usd:
             return Decimal(0)
         grant = self._thread.ledger.grant
-        granted = await self._thread.call(grant, self._run, self.holder, limit, least, self._calls_per_grant)
+        how = (self._calls_per_grant, SINGLE_CALLS_BELOW)
+        granted = await self._thread.call(grant, self._run, self.holder, limit, least, *how)
         if not granted and final:
             self._refused_usd = least
         return granted

@@ -26,7 +26,7 @@ from beholder.rubrics.prompt import typical_answer_tokens
 from beholder.rubrics.rubric import Rubric
 from beholder.runs.cache import digest_identity
 from beholder.runs.case import make_brief
-from beholder.runs.engine import FINAL_OUTCOMES, LOOKUP_CHUNK, pick_positions, split_chunks
+from beholder.runs.engine import LOOKUP_CHUNK, pick_positions, split_chunks
 from beholder.runs.execution import compute_fingerprint
 from beholder.runs.image_pool import ImagePool
 from beholder.runs.suite import Suite
@@ -38,6 +38,7 @@ from beholder.runs.suite_judges import (
     estimate_usual_cost,
     find_judge_price,
 )
+from beholder.verdicts.verdict import FINAL_OUTCOMES
 
 SAMPLE_SEED = 0  # the same cases give the same plan
 _Z = 1.96  # for 95 % confidence intervals

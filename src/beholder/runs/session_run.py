@@ -29,12 +29,11 @@ from beholder.ledger.rescue import rescue_verdicts
 from beholder.ledger.types import FINISHED, RUNNING, AnswerKey, Entry, RunRecord, StoredAnswer, VerdictKey
 from beholder.rubrics.rubric import Rubric
 from beholder.runs.cache import SharedAnswerCache
-from beholder.runs.engine import FINAL_OUTCOMES
 from beholder.runs.image_pool import ThumbnailSelector
 from beholder.runs.ledger_access import LEASE_S, CallCoalescer, CaseLeases, LedgerThread, has_ended, join_run
 from beholder.runs.limits import RunLimits
 from beholder.runs.suite_file import JudgeEntry, SuiteFile, dump_non_defaults
-from beholder.verdicts.verdict import Verdict
+from beholder.verdicts.verdict import FINAL_OUTCOMES, Verdict
 
 _log = logging.getLogger(__name__)
 
@@ -188,7 +187,8 @@ class SessionRun:
         assert self._record is not None
         assert self._leases is not None
         rubrics = tuple(msgspec.to_builtins(rubric) for rubric in self._rubrics.values())
-        placed = [replace(entry, position=position) for position, entry in enumerate(entries)]
+        # Each a batch of its own: whichever were sent together, each write may have succeeded after all.
+        placed = [[replace(entry, position=position)] for position, entry in enumerate(entries)]
         record, token = replace(self._record, total=0, rubrics=rubrics), self._leases.make_write_token()
         where = await asyncio.to_thread(rescue_verdicts, self.ledger, record, placed, token)
         return LedgerError(f"The ledger {self.ledger.place!r} cannot be written.{where}")

@@ -99,6 +99,7 @@ class CriterionResult:
 
 # The outcomes of a valid answer: asking again would give the same.
 ANSWERED_OUTCOMES = frozenset({Outcome.SCORED, Outcome.UNMEASURED})
+FINAL_OUTCOMES = ANSWERED_OUTCOMES | {Outcome.REFUSED, Outcome.FILTERED}  # after which a case is done in its run
 
 MIN_COVERAGE = Fraction(8, 10)  # a verdict that answers a smaller share of what applies has no score
 

@@ -278,7 +278,9 @@ class WorkerRuntime:
 
     async def _judge(self, task: CaseMessage) -> None:
         entry = await self._case_judge.judge(self._settings.composers[task.rubric], task.case)
-        await self._finishes.call((task.number, to_pickle(replace(entry, position=task.position))))
+        await self._finishes.call((task.number, to_pickle(replace(entry, position=task.position, failure=None))))
+        if entry.failure is not None:
+            raise entry.failure
 
     def _give_up(self, task: CaseMessage) -> Entry:
         rubric = self._settings.composers[task.rubric].rubric_for(task.case)
