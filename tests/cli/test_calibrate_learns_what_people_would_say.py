@@ -319,9 +319,13 @@ def test_what_further_judges_said_is_learned_and_applied(run: Any, book: Path) -
     (book / "keen.jsonl").write_text(run("export fff666 --to jsonl").out, "utf-8")
     (book / "dull.jsonl").write_text(run("export eee555 --to jsonl").out, "utf-8")
     words = "export eee555 --to jsonl --calibration c.json --features keen.jsonl"
-    found = [json.loads(line)["calibrated"]["Unchanged regions"]["value"] for line in run(words).out.splitlines()]
-    away = [abs(value - (1 + 5 * worth(number))) for number, value in enumerate(found)]
-    assert np.mean(away) < 0.85  # the dull judge alone: 1.0
+    assert run(f"calibrate eee555 --ratings ratings.csv -o alone.json --anyway {FEW}").code in (0, 1)
+    errors = []
+    for command in (words, "export eee555 --to jsonl --calibration alone.json"):
+        said = [json.loads(line)["calibrated"]["Unchanged regions"]["value"] for line in run(command).out.splitlines()]
+        errors.append(np.mean([abs(value - (1 + 5 * worth(number))) for number, value in enumerate(said)]))
+    # In 60 simulations the error with the keen judge was 0.66 times that of the dull one alone, and at most 0.70 times.
+    assert errors[0] < 0.75 * errors[1]
     files = f"--scores dull.jsonl --scores keen.jsonl --ratings ratings.csv {FEW}"
     assert "say which (--judge or judge=)" in run(f"calibrate {files}").err
     assert run(f"calibrate {files} --judge a:dull --judge b:keen -o files.json").code == 0
