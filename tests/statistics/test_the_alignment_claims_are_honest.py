@@ -265,6 +265,12 @@ def test_a_judge_that_tells_is_nearer_than_a_constant_and_one_that_does_not_is_n
     for data, reached in ((told, True), (untold, False)):
         by_factor, by_judge = show(factors, data, data)
         assert by_factor["claims"][0]["reached"] is reached
+        # Where a map is no nearer than a constant, `calibrate` writes none.
+        assert by_factor["claims"][2]["reached"]
+        assert by_factor["claims"][2]["found"]["value"] == 12
+        if not reached:
+            assert by_factor["claims"][1]["found"]["value"] < 12
+            assert by_factor["notes"][2].count(",") == 11  # all are left out
         assert len(by_factor["rows"]) == 13
         assert set(by_judge["rows"]) == {"category_wise"}
     elsewhere = show(factors, told, factors_folder(tmp_path / "another"))[0]
