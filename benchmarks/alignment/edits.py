@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -31,7 +32,7 @@ from fitting import Intervals, Recipe, apply, fit, intervals, without_both, with
 from imagenhub import Bools, Edits, Floats, load, matrix, measured
 
 from beholder.instruments import pair, registry
-from beholder.instruments.human_ratings import RATING_MAPS, RATING_SIDE, RatingMap
+from beholder.instruments.human_ratings import INTERVALS_FILE, RATING_MAPS, RATING_SIDE, RatingMap
 from beholder.statistics.calibration_held_out import INTERVAL_COVERAGE, find_bands, interval_ends
 
 ROOT = Path(__file__).parents[2]
@@ -230,7 +231,7 @@ def write(recipe: Recipe, fitted: RatingMap, scores: dict[str, Any], edits: Edit
         },
         "tried": _TRIED,
         "intercept": _rounded(fitted.intercept, 5),
-        "interval": scores["interval"],
+        "interval": {key: scores["interval"][key] for key in ("holds", "low", "high")},
     }
     features = [
         {
@@ -244,10 +245,20 @@ def write(recipe: Recipe, fitted: RatingMap, scores: dict[str, Any], edits: Edit
     ]
     head = json.dumps(about, indent=2, ensure_ascii=False).removesuffix("\n}")
     lines = ",\n    ".join(json.dumps(one, ensure_ascii=False) for one in features)
-    told = {key: value for key, value in scores.items() if key != "interval"}
+    told = {key: value for key, value in scores.items() if key not in ("interval", *_COVERED)}
     score = json.dumps(told, indent=2, ensure_ascii=False).replace("\n", "\n  ")
     text = f'{head},\n  "features": [\n    {lines}\n  ],\n  "score": {score}\n}}\n'
     (WEIGHTS / f"{recipe.name}.json").write_text(text, "utf-8")
+
+
+def write_intervals(results: dict[str, Any]) -> None:
+    """`rating_intervals.json`, one line a band."""
+    told: dict[str, Any] = {"about": _INTERVALS}
+    for name, scores in results.items():
+        told[name] = scores["interval"] | {key: scores[key] for key in ("cases", "photographs", "models", *_COVERED)}
+    text = json.dumps(told, indent=2, ensure_ascii=False)
+    text = re.sub(r"\{\s+(\"up_to\"[^}]*?)\s+\}", lambda found: "{" + re.sub(r"\s+", " ", found[1]) + "}", text)
+    (WEIGHTS.parent / INTERVALS_FILE).write_text(text + "\n", "utf-8")
 
 
 def show(recipe: Recipe, scores: dict[str, Any]) -> None:
@@ -306,6 +317,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.write:
             fitted = fit(recipe, values, known.chosen(which).mean(recipe.aspect), units)
             write(recipe, fitted, scores, known.chosen(which))
+    if chosen.write:
+        write_intervals(results)
     if chosen.json:
         print(json.dumps(results, indent=2, ensure_ascii=False))
     else:
@@ -331,6 +344,12 @@ def _short(value: float) -> float:
 _FORM = (
     "The rating is intercept + the sum of linear * z + curved * (z * z - 1) / 2 over the features; z is by straight "
     "lines between the knots (value, z)."
+)
+_COVERED = ("covered", "covered_by_thirds")
+_INTERVALS = (
+    "80 % intervals of people.* by thirds of the prediction: what is added to it. Conformal, each photograph one "
+    "place, from errors where neither photograph nor model was seen; `covered` in a band is of such cases, the other "
+    "figures are of other photographs by the same models. Fitted by make alignment WRITE=1 on the cases of the weights."
 )
 _ROWS = {
     "realism": "text-guided edits of photographs",

@@ -214,7 +214,8 @@ def test_edits_are_read_with_what_was_said_of_them(tmp_path: Path) -> None:
 def test_one_folder_is_cross_validated_and_two_are_fitted_and_tested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(edits, "WEIGHTS", tmp_path)
+    monkeypatch.setattr(edits, "WEIGHTS", tmp_path / "weights")
+    (tmp_path / "weights").mkdir()
     one, two = ratings_folder(tmp_path / "one"), ratings_folder(tmp_path / "two", 4)
     assert edits.main(["--fit", str(one), "--data", str(one), "--json", "--write"]) == 0
     same = json.loads(capsys.readouterr().out)["realism"]
@@ -222,7 +223,9 @@ def test_one_folder_is_cross_validated_and_two_are_fitted_and_tested(
     assert same["scores"]["the map"]["rho"] > 0.4
     assert {"leave one model out", "neither model nor photograph seen"} <= set(same["scores"])
     for name in ("realism", "kept"):
-        written = parse_rating_map((tmp_path / f"{name}.json").read_text("utf-8"))
+        written = parse_rating_map((tmp_path / "weights" / f"{name}.json").read_text("utf-8"))
+        interval = json.loads((tmp_path / "rating_intervals.json").read_text("utf-8"))[name]
+        assert (interval["low"], interval["high"]) == (written.low, written.high)
         assert written.name == name
         assert all(one.knots for one in written.features)
     assert edits.main(["--fit", str(one), "--data", str(two), "--json"]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.resources import files
 
 import numpy as np
@@ -56,13 +57,10 @@ def test_a_rating_is_what_one_adds_up_by_hand(one: float, two: float, expected: 
     ],
 )
 def test_the_interval_is_that_of_its_band_within_the_scale(rating: float, expected: tuple[float, float, float]) -> None:
-    stored = json.loads(BY_HAND)
-    stored["interval"]["bands"] = [
-        {"up_to": 0.5, "low": -0.2, "high": 0.4, "covered": 0.8, "cases": 9},
-        {"up_to": None, "low": -0.5, "high": 0.1, "covered": 0.8, "cases": 9},
-    ]
-    assert human_ratings.parse_rating_map(json.dumps(stored)).interval(rating) == pytest.approx(expected)
-    assert human_ratings.parse_rating_map(BY_HAND).interval(0.5) == pytest.approx((0.5, 0.3, 0.6))
+    plain = human_ratings.parse_rating_map(BY_HAND)
+    bands = tuple(human_ratings.RatingBand(*one, 0.8, 9) for one in ((0.5, -0.2, 0.4), (None, -0.5, 0.1)))
+    assert replace(plain, bands=bands).interval(rating) == pytest.approx(expected)
+    assert plain.interval(0.5) == pytest.approx((0.5, 0.3, 0.6))
 
 
 @pytest.mark.parametrize("name", human_ratings.RATING_MAPS)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -30,6 +30,8 @@ from beholder.instruments.pair import ImagePair, shrink_to_side
 from beholder.instruments.registry import measure_pair
 
 RATING_SIDE = 512  # px of the longer side
+# Apart from the weights, whose digest is part of the identity of the judge `instruments`: its scores have no interval.
+INTERVALS_FILE = "rating_intervals.json"
 FEATURE_PREFIX = "pixels."
 RATING_MAPS = {
     "realism": "How real and free of artefacts people find an edited photograph.",
@@ -159,11 +161,15 @@ def load_rating_map(name: str) -> RatingMap:
     """
     if name not in RATING_MAPS:
         raise UsageError(f"There is no map named {name!r}; there are {', '.join(RATING_MAPS)}.")
-    return parse_rating_map((files("beholder.instruments") / "weights" / f"{name}.json").read_text("utf-8"))
+    folder = files("beholder.instruments")
+    fitted = parse_rating_map((folder / "weights" / f"{name}.json").read_text("utf-8"))
+    interval = json.loads((folder / INTERVALS_FILE).read_text("utf-8"))[name]
+    bands = tuple(RatingBand(**band) for band in interval["bands"])
+    return replace(fitted, low=interval["low"], high=interval["high"], bands=bands)
 
 
 def parse_rating_map(text: str) -> RatingMap:
-    """Parse a map from its JSON; whatever else the file has (scores, provenance) is ignored."""
+    """Parse a map from its JSON, without bands; whatever else the file has (scores, provenance) is ignored."""
     stored = json.loads(text)
     features = tuple(
         RatingFeature(
@@ -176,8 +182,7 @@ def parse_rating_map(text: str) -> RatingMap:
         for feature in stored["features"]
     )
     interval = stored["interval"]
-    bands = tuple(RatingBand(**band) for band in interval.get("bands", ()))
-    return RatingMap(stored["name"], stored["intercept"], features, interval["low"], interval["high"], bands)
+    return RatingMap(stored["name"], stored["intercept"], features, interval["low"], interval["high"])
 
 
 def predict_pair_ratings(pair: ImagePair) -> dict[str, Measurement]:
