@@ -18,23 +18,27 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from agreement import ceiling, draws, interval, ranks, spearman
-from fitting import HOLDS, Recipe, apply, errors, fit, without_both, without_model, without_source
+from fitting import Intervals, Recipe, apply, fit, intervals, without_both, without_model, without_source
 from imagenhub import Bools, Edits, Floats, load, matrix, measured
 
 from beholder.instruments import pair, registry
-from beholder.instruments.human_ratings import RATING_MAPS, RATING_SIDE, RatingMap
+from beholder.instruments.human_ratings import INTERVALS_FILE, RATING_MAPS, RATING_SIDE, RatingMap
+from beholder.statistics.calibration_held_out import INTERVAL_COVERAGE, find_bands, interval_ends
 
 ROOT = Path(__file__).parents[2]
 DEFAULT = ROOT / ".." / "shared" / "data"
 WEIGHTS = ROOT / "src" / "beholder" / "instruments" / "weights"
+_ROUNDING = 1e-9
 SUCCESS = 7  # GPT-4o's first `SC` number from which it calls an edit successful
 
 REALISM = Recipe(
@@ -119,10 +123,21 @@ def report(recipe: Recipe, learned: tuple[Edits, Floats], tested: tuple[Edits, F
     ratings, sources, models = table.mean, edits.sources, edits.models
     if same:
         found = without_source(recipe, values, ratings, sources)
+        both = without_both(recipe, values, ratings, sources, models)
+        held = intervals(both, ratings, sources)
+        inside = np.zeros(len(edits), np.bool_)
+        for source in np.unique(sources):
+            here = sources == source
+            others = intervals(both[~here], ratings[~here], sources[~here])
+            inside[here] = _inside(others, found[here], ratings[here])
         how = "cross-validated: each photograph by a map of the others"
     else:
         fresh = ~np.isin(known.sources, sources)
-        found = apply(fit(recipe, known_values[fresh], known.mean(recipe.aspect)[fresh]), values)
+        seen, people = known_values[fresh], known.mean(recipe.aspect)[fresh]
+        found = apply(fit(recipe, seen, people), values)
+        unseen = without_both(recipe, seen, people, known.sources[fresh], known.models[fresh])
+        held = intervals(unseen, people, known.sources[fresh])
+        inside = _inside(held, found, ratings)
         how = f"fitted on {fresh.sum()} other edits ({len(set(known.sources[fresh]))} photographs)"
     judge = edits.judge(recipe.aspect)
     ours, theirs, plain = (table.rho(one) for one in (found, judge, ssim))
@@ -140,9 +155,9 @@ def report(recipe: Recipe, learned: tuple[Edits, Floats], tested: tuple[Edits, F
         unseen = without_model(recipe, values, ratings, models)
         scores["leave one model out"] = table.row(table.rho(unseen))
         scores["leave one model out, mean within models"] = table.row(_within(unseen, ratings, models))
-        both = without_both(recipe, values, ratings, sources, models)
         scores["neither model nor photograph seen"] = table.row(table.rho(both))
-    low, high = errors(found, ratings)
+    (low, high), bands = held
+    third = np.searchsorted(find_bands(np.clip(found, 0, 1), np.unique(sources, return_inverse=True)[1]), found)
     return {
         "cases": len(edits),
         "photographs": len(set(sources)),
@@ -151,8 +166,26 @@ def report(recipe: Recipe, learned: tuple[Edits, Floats], tested: tuple[Edits, F
         "scores": scores,
         "mean_absolute_error": _rounded(float(np.abs(np.clip(found, 0, 1) - ratings).mean())),
         "mean_absolute_error_of_a_constant": _rounded(float(np.abs(ratings.mean() - ratings).mean())),
-        "interval": {"holds": HOLDS, "low": _rounded(low), "high": _rounded(high)},
+        "covered": _rounded(float(inside.mean())),
+        "covered_by_thirds": [_rounded(float(inside[third == one].mean())) for one in np.unique(third)],
+        "interval": {
+            "holds": INTERVAL_COVERAGE,
+            "low": _rounded(low),
+            "high": _rounded(high),
+            "bands": [
+                {key: _rounded(one) if isinstance(one, float) else one for key, one in asdict(band).items()}
+                for band in bands
+            ],
+        },
     }
+
+
+def _inside(held: Intervals, found: Floats, ratings: Floats) -> Bools:
+    """Which ratings lie in the intervals of these predictions."""
+    (low, high), bands = held
+    said = np.clip(found, 0, 1)
+    lowest, highest = interval_ends(bands, said) if bands else (said + low, said + high)
+    return (ratings >= lowest - _ROUNDING) & (ratings <= highest + _ROUNDING)
 
 
 def elsewhere(recipe: Recipe, learned: tuple[Edits, Floats], tested: tuple[Edits, Floats, Floats]) -> dict[str, Any]:
@@ -198,7 +231,7 @@ def write(recipe: Recipe, fitted: RatingMap, scores: dict[str, Any], edits: Edit
         },
         "tried": _TRIED,
         "intercept": _rounded(fitted.intercept, 5),
-        "interval": scores["interval"],
+        "interval": {key: scores["interval"][key] for key in ("holds", "low", "high")},
     }
     features = [
         {
@@ -212,10 +245,20 @@ def write(recipe: Recipe, fitted: RatingMap, scores: dict[str, Any], edits: Edit
     ]
     head = json.dumps(about, indent=2, ensure_ascii=False).removesuffix("\n}")
     lines = ",\n    ".join(json.dumps(one, ensure_ascii=False) for one in features)
-    told = {key: value for key, value in scores.items() if key != "interval"}
+    told = {key: value for key, value in scores.items() if key not in ("interval", *_COVERED)}
     score = json.dumps(told, indent=2, ensure_ascii=False).replace("\n", "\n  ")
     text = f'{head},\n  "features": [\n    {lines}\n  ],\n  "score": {score}\n}}\n'
     (WEIGHTS / f"{recipe.name}.json").write_text(text, "utf-8")
+
+
+def write_intervals(results: dict[str, Any]) -> None:
+    """`rating_intervals.json`, one line a band."""
+    told: dict[str, Any] = {"about": _INTERVALS}
+    for name, scores in results.items():
+        told[name] = scores["interval"] | {key: scores[key] for key in ("cases", "photographs", "models", *_COVERED)}
+    text = json.dumps(told, indent=2, ensure_ascii=False)
+    text = re.sub(r"\{\s+(\"up_to\"[^}]*?)\s+\}", lambda found: "{" + re.sub(r"\s+", " ", found[1]) + "}", text)
+    (WEIGHTS.parent / INTERVALS_FILE).write_text(text + "\n", "utf-8")
 
 
 def show(recipe: Recipe, scores: dict[str, Any]) -> None:
@@ -228,6 +271,14 @@ def show(recipe: Recipe, scores: dict[str, Any]) -> None:
         print(f"  {name:44} {row['rho']:6.3f}   {low:6.3f} … {high:.3f}")
     mae, constant = scores["mean_absolute_error"], scores["mean_absolute_error_of_a_constant"]
     print(f"  mean absolute error {mae:.3f} (a constant {constant:.3f})")
+    thirds = ", ".join(f"{share:.0%}" for share in scores["covered_by_thirds"])
+    print(f"  80 % intervals cover {scores['covered']:.0%} of the ratings; by thirds of the prediction {thirds}")
+    for band in scores["interval"]["bands"]:
+        up_to = 1 if band["up_to"] is None else band["up_to"]
+        print(
+            f"    up to {up_to:.2f}: {band['low']:+.2f} to {band['high']:+.2f}; covers {band['covered']:.0%} of "
+            f"{band['cases']} where neither model nor photograph was seen"
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -266,6 +317,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.write:
             fitted = fit(recipe, values, known.chosen(which).mean(recipe.aspect), units)
             write(recipe, fitted, scores, known.chosen(which))
+    if chosen.write:
+        write_intervals(results)
     if chosen.json:
         print(json.dumps(results, indent=2, ensure_ascii=False))
     else:
@@ -291,6 +344,12 @@ def _short(value: float) -> float:
 _FORM = (
     "The rating is intercept + the sum of linear * z + curved * (z * z - 1) / 2 over the features; z is by straight "
     "lines between the knots (value, z)."
+)
+_COVERED = ("covered", "covered_by_thirds")
+_INTERVALS = (
+    "80 % intervals of people.* by thirds of the prediction: what is added to it. Conformal, each photograph one "
+    "place, from errors where neither photograph nor model was seen; `covered` in a band is of such cases, the other "
+    "figures are of other photographs by the same models. Fitted by make alignment WRITE=1 on the cases of the weights."
 )
 _ROWS = {
     "realism": "text-guided edits of photographs",

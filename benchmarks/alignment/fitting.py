@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from beholder.instruments.human_ratings import RatingFeature, RatingMap
+from beholder.statistics.calibration_held_out import conformal_bands, conformal_bounds
+from beholder.verdicts.calibration import IntervalBand
 
 # Where the knots of a measurement lie among the cases: closer at the ends, where the scores move fastest.
 SHARES = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99)
-HOLDS = 0.8  # of the ratings, the interval of a prediction
 
 Floats = npt.NDArray[np.float64]
 Strings = npt.NDArray[np.str_]
@@ -30,7 +31,7 @@ class Recipe:
 
 
 def fit(recipe: Recipe, values: Floats, ratings: Floats, units: dict[str, str] | None = None) -> RatingMap:
-    """The map of all these cases; its interval is empty until `with_interval`."""
+    """The map of all these cases, without an interval."""
     knots = [_knots(column) for column in values.T]
     scores = np.column_stack([_scores(column, at) for column, at in zip(values.T, knots, strict=True)])
     design = _design(scores, recipe.curved)
@@ -82,11 +83,17 @@ def without_both(recipe: Recipe, values: Floats, ratings: Floats, sources: Strin
     return found
 
 
-def errors(predictions: Floats, ratings: Floats) -> tuple[float, float]:
-    """What to add to a prediction for the interval that holds 80 % of the ratings."""
-    rest = (1 - HOLDS) / 2
-    low, high = np.quantile(ratings - predictions, (rest, 1 - rest))
-    return float(low), float(high)
+Intervals = tuple[tuple[float, float], tuple[IntervalBand, ...]]
+
+
+def intervals(unseen: Floats, ratings: Floats, sources: Strings) -> Intervals:
+    """What to add to a prediction for the interval that holds 80 % of the ratings, and the same by thirds of the
+    prediction, as `beholder calibrate` computes them. `unseen` are predictions of edits of which neither photograph nor
+    model was seen: the measurements were chosen on these cases, so that errors on photographs alone are too small."""
+    predictions = np.clip(unseen, 0, 1)
+    photographs = np.unique(sources, return_inverse=True)[1]
+    ends = conformal_bounds(ratings - predictions, photographs) or (-1.0, 1.0)
+    return ends, conformal_bands(predictions, ratings, photographs, photographs)
 
 
 def _knots(column: Floats) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.resources import files
 
 import numpy as np
@@ -45,6 +46,26 @@ def test_a_rating_is_what_one_adds_up_by_hand(one: float, two: float, expected: 
     assert human_ratings.parse_rating_map(BY_HAND).rating({"a.one": one, "a.two": two}) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("rating", "expected"),
+    [
+        (0.3, (0.3, 0.1, 0.7)),
+        (0.5, (0.5, 0.3, 0.9)),  # the last of its band
+        (0.51, (0.51, 0.01, 0.61)),
+        (-0.2, (0.0, 0.0, 0.4)),  # around the rating that is shown, not around one beyond the scale
+        (1.3, (1.0, 0.5, 1.0)),
+    ],
+)
+def test_the_interval_is_that_of_its_band_within_the_scale(rating: float, expected: tuple[float, float, float]) -> None:
+    plain = human_ratings.parse_rating_map(BY_HAND)
+    bands = (
+        human_ratings.RatingBand(0.5, -0.2, 0.4, covered=0.8, cases=9),
+        human_ratings.RatingBand(None, -0.5, 0.1, covered=0.8, cases=9),
+    )
+    assert replace(plain, bands=bands).interval(rating) == pytest.approx(expected)
+    assert plain.interval(0.5) == pytest.approx((0.5, 0.3, 0.6))
+
+
 @pytest.mark.parametrize("name", human_ratings.RATING_MAPS)
 def test_the_committed_maps_are_of_instruments_that_there_are(name: str) -> None:
     known = {one.name for one in list_instruments("pair")}
@@ -53,6 +74,14 @@ def test_the_committed_maps_are_of_instruments_that_there_are(name: str) -> None
     assert {one.name for one in fitted.features} <= known
     assert len(fitted.features) <= 25
     assert fitted.low < 0 < fitted.high
+    first, second, last = (one.up_to for one in fitted.bands)
+    assert last is None
+    assert first is not None
+    assert second is not None
+    assert 0 < first < second < 1
+    for band in fitted.bands:
+        assert band.low < 0 < band.high
+        assert 0.75 <= band.covered <= 0.9  # wider rather than narrower: thirds of `kept` have 30 photographs
     for one in fitted.features:
         values, scores = zip(*one.knots, strict=True)
         assert list(values) == sorted(set(values))

@@ -11,14 +11,21 @@ from hypothesis import strategies as st
 from support.calibration import ratings, scores, task
 
 from beholder.statistics.calibration import calibrate
-from beholder.statistics.calibration_held_out import INTERVAL_COVERAGE, conformal_bands, conformal_bounds
+from beholder.statistics.calibration_held_out import (
+    INTERVAL_COVERAGE,
+    MIN_BAND_GROUPS,
+    conformal_bands,
+    conformal_bounds,
+    find_bands,
+    interval_ends,
+)
 from beholder.statistics.calibration_recipes import RECIPES
 
 FEW = {name: RECIPES[name] for name in ("constant", "offset")}
 REST = (1 - INTERVAL_COVERAGE) / 2
 
 
-@given(st.lists(st.floats(-10, 10), min_size=1, max_size=60))
+@given(st.lists(st.floats(-10, 10), min_size=1, max_size=60, unique=True))
 def test_cases_that_stand_alone_have_conformal_ranks(away: list[float]) -> None:
     rank = ceil(round((len(away) + 1) * (1 - REST), 9))
     found = conformal_bounds(np.array(away), np.arange(len(away)))
@@ -27,6 +34,29 @@ def test_cases_that_stand_alone_have_conformal_ranks(away: list[float]) -> None:
         assert len(away) < 9
     else:
         assert found == (sorted(away)[len(away) - rank], sorted(away)[rank - 1])
+
+
+@given(st.lists(st.integers(-3, 3), min_size=9, max_size=60))
+def test_where_errors_are_equal_it_is_no_wider_and_leaves_out_no_more_than_a_fifth(away: list[int]) -> None:
+    rank = ceil(round((len(away) + 1) * (1 - REST), 9))
+    found = conformal_bounds(np.array(away, float), np.arange(len(away)))
+    assert found is not None
+    low, high = found
+    assert sorted(away)[len(away) - rank] <= low <= high <= sorted(away)[rank - 1]
+    left_out = sum(not low <= one <= high for one in away)
+    assert (left_out + 2) / (len(away) + 1) <= 1 - INTERVAL_COVERAGE + 1e-9
+    # Nor could more be left out: one step narrower on the emptier side, it would be.
+    below, above = (sum(one == end for one in away) for end in (low, high))
+    if low < high:
+        assert (left_out + min(below, above) + 2) / (len(away) + 1) > 1 - INTERVAL_COVERAGE or below == above
+
+
+def test_an_interval_is_a_single_point_where_four_of_five_are_at_it() -> None:
+    """A judge's zeros that people call zero too: wider would say less than is known, narrower there is none."""
+    groups = np.repeat(np.arange(40), 5)
+    for at_end, expected in ((0.92, (0.0, 0.0)), (0.7, (0.0, 1.0))):
+        away = (np.random.default_rng(0).permutation(200) >= 200 * at_end).astype(float)
+        assert conformal_bounds(away, groups) == expected
 
 
 @pytest.mark.parametrize("cases", [10, 20, 40])
@@ -112,3 +142,43 @@ def test_ties_are_in_one_band_and_too_few_groups_in_none() -> None:
     assert (bands[0].up_to, bands[0].cases) == (0.0, int((predicted == 0).sum()))
     assert sum(band.cases for band in bands) == 120
     assert conformal_bands(predicted[:32], predicted[:32], groups[:32], groups[:32]) == ()
+
+
+@pytest.mark.parametrize("grows", [0.0, 3.0])
+def test_as_few_groups_as_a_band_may_have_are_better_than_one_interval_for_all(grows: float) -> None:
+    """Nearer to 80 % in each third, also where errors are alike, and too wide rather than too narrow."""
+    groups = MIN_BAND_GROUPS + 1
+    away_from: dict[str, list[float]] = {"bands": [], "all": []}
+    shares = []
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        photo = np.repeat(np.arange(groups + 60), 12)
+        predicted = random.uniform(0, 1, len(photo))
+        away = 0.6 * random.normal(size=groups + 60)[photo] + 0.8 * random.normal(size=len(photo))
+        ratings = predicted + (1 + grows * predicted) * away
+        known = photo < groups
+        cuts = find_bands(predicted[known], photo[known])
+        if len(cuts) < 2:  # a group that is not in one of the thirds
+            continue
+        bands = conformal_bands(predicted[known], ratings[known], photo[known], photo[known] % 10)
+        low, high = conformal_bounds((ratings - predicted)[known], photo[known]) or (-np.inf, np.inf)
+        ends = {"bands": interval_ends(bands, predicted), "all": (predicted + low, predicted + high)}
+        for name, (lowest, highest) in ends.items():
+            for third in range(3):
+                here = ~known & (np.searchsorted(cuts, predicted) == third)
+                share = np.mean((ratings >= lowest)[here] & (ratings <= highest)[here])
+                away_from[name].append(abs(share - INTERVAL_COVERAGE))
+                shares += [share] if name == "bands" else []
+    assert len(shares) > 200
+    assert np.mean(away_from["bands"]) < np.mean(away_from["all"])
+    assert INTERVAL_COVERAGE < np.mean(shares) < INTERVAL_COVERAGE + 0.12
+
+
+def test_what_ties_leave_over_is_divided_alike() -> None:
+    random = np.random.default_rng(2)
+    predicted = np.concatenate([np.zeros(180), random.uniform(0.1, 1, 120)])
+    cuts = find_bands(predicted, np.arange(300))
+    assert cuts[0] == 0
+    assert np.bincount(np.searchsorted(cuts, predicted)).tolist() == [180, 60, 60]
+    assert find_bands(np.zeros(90), np.arange(90)).tolist() == []
+    assert find_bands(np.zeros(0), np.zeros(0, np.int64)).tolist() == []

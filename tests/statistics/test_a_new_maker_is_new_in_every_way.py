@@ -18,26 +18,38 @@ PHOTO, MAKER = np.repeat(np.arange(PHOTOS), MAKERS), np.tile(np.arange(MAKERS), 
 GROUPS = {"source": [f"photo {one}" for one in PHOTO], "model": [f"maker {one}" for one in MAKER]}
 
 
-def photographs_alone() -> CalibrationTask:
+def photographs_alone(seed: int = 0) -> CalibrationTask:
     """People rate the photograph, whoever made the edit, and a number tells each photograph from the others."""
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(seed)
     worth = random.uniform(0, 1, PHOTOS)[PHOTO]
     marks = {f"is {one}": np.where(one == PHOTO, 10.0, 0.0) for one in range(PHOTOS)}
     judged = scores({"quality": random.uniform(0, 10, len(PHOTO)), **marks}, GROUPS)
     return task(judged, ratings(worth, random))
 
 
-def test_a_map_that_knows_the_photograph_is_not_chosen() -> None:
+def test_a_map_that_knows_the_photograph_is_no_better_where_it_knows_neither() -> None:
+    """Knowing the photograph, its error is the noise of three ratings, 0.05 to 0.07. Knowing neither, it is that of a
+    constant: in 80 simulations 0.99 to 1.2 times the error of the median of all cases, and in 4 of them it seemed to
+    help."""
     by_heart = {"constant": PLAIN["constant"], "by heart": CalibrationRecipe(lambda lesson: fit_linear(lesson, (1.0,)))}
-    made = photographs_alone()
-    unseen = predict_out_of_fold(made, by_heart["by heart"], made.maker_folds()).values
-    assert np.abs(unseen - made.mean).mean() < 0.1
-    found = calibrate(made, recipes=by_heart, draw_count=100)
+    helps = 0
+    for seed in range(8):
+        made = photographs_alone(seed)
+        unseen = predict_out_of_fold(made, by_heart["by heart"], made.maker_folds()).values
+        assert np.abs(unseen - made.mean).mean() < 0.1
+        found = calibrate(made, recipes=by_heart, draw_count=100)
+        neither = found.new_model_and_photo["as chosen"].error.value
+        assert neither is not None
+        assert neither > 0.97 * np.abs(made.mean - np.median(made.mean)).mean()
+        assert f"neither the maker nor the photograph, {neither:.3f}" in found.maker_note
+        helps += found.helps
+    assert helps <= 2  # more are chance in 1 of 170 at 1 of 20
+
+
+def test_a_map_that_knows_the_photograph_is_not_called_better() -> None:
+    by_heart = {"constant": PLAIN["constant"], "by heart": CalibrationRecipe(lambda lesson: fit_linear(lesson, (1.0,)))}
+    found = calibrate(photographs_alone(), recipes=by_heart, draw_count=100)
     assert not found.helps
-    neither = found.new_model_and_photo["as chosen"].error.value
-    assert neither is not None
-    assert neither > 0.2
-    assert f"neither the maker nor the photograph, {neither:.3f}" in found.maker_note
     assert "still better" not in found.maker_note
 
 

@@ -17,8 +17,12 @@ import numpy as np
 import pytest
 
 from beholder.statistics.bootstrap import Interval
+from beholder.statistics.calibration_features import Features
 from beholder.statistics.calibration_held_out import predict_out_of_fold
-from beholder.statistics.calibration_recipes import RECIPES
+from beholder.statistics.calibration_recipes import RECIPES, CalibrationRecipe, fit_linear
+from beholder.statistics.calibration_task import CalibrationTask
+from beholder.statistics.data import Bools
+from beholder.verdicts.calibration import IntervalBand
 
 HERE = Path(__file__).parents[2] / "benchmarks" / "alignment"
 MODELS = ("one", "two", "three")
@@ -145,20 +149,56 @@ def test_a_short_answer_costs_only_what_it_lacks(edits: Path) -> None:
         assert set(table["rows"]) >= {"GPT-4o alone", "a constant", "one rater against the others", calibration.ONE}
 
 
-def test_no_map_has_seen_the_ratings_that_it_is_held_against(edits: Path) -> None:
-    """What is said of a photograph (or of a maker and a photograph) stays the same whatever people say of it."""
-    task = calibration.tasks_of(edits)["PQ", calibration.JURY]
-    only = {"linear": RECIPES["linear"]}
-    evaluations = []
-    here = np.array(task.groups) == task.groups[0]
-    other = replace(task, ratings=replace(task.ratings, values=np.where(here[:, None], 0.0, task.ratings.values)))
-    for one in (task, other):
-        held_out = predict_out_of_fold(one, only["linear"], one.group_index).values
-        evaluations.append((held_out, calibration.predicted(one, one, only, same=True)[0]))
-    (first, said), (second, again) = evaluations
-    assert first[here] == pytest.approx(second[here])
-    assert first[~here] != pytest.approx(second[~here])
-    assert set(said) == set(again) == {"", calibration.NEITHER, calibration.CONSTANT}
+# One map that is always chosen, whatever people say of a few cases: so that nothing but its fit can tell of them.
+FIRM = {name: RECIPES[name] for name in ("constant", "line")}
+
+
+def say(task: CalibrationTask, here: Bools) -> CalibrationTask:
+    """The task, had people rated some of its cases lower."""
+    values = task.ratings.values
+    return replace(task, ratings=replace(task.ratings, values=np.where(here[:, None], 0.6 * values, values)))
+
+
+@pytest.mark.parametrize("aspect", ["SC", "PQ"])
+def test_no_map_has_seen_the_ratings_that_it_is_held_against(edits: Path, aspect: str) -> None:
+    """What is said of a photograph (or a maker, where neither was seen) stays the same whatever people say of it."""
+    task = calibration.tasks_of(edits)[aspect, calibration.JURY]
+    said, name, _ = calibration.predicted(task, task, FIRM, same=True)
+    for which, names in (("", task.groups), (calibration.NEITHER, task.groups), (calibration.NEITHER, task.makers)):
+        here = np.array(names) == names[0]
+        again, same_name, _ = calibration.predicted(*[say(task, here)] * 2, FIRM, same=True)
+        assert name == same_name == "line, weight 1"
+        for first, second in zip(said[which], again[which], strict=True):
+            assert second[here] == pytest.approx(first[here])
+        assert again[which][0][~here] != pytest.approx(said[which][0][~here])
+    # Of a maker that it has seen, it does know.
+    here = np.array(task.makers) == task.makers[0]
+    again, _, _ = calibration.predicted(*[say(task, here)] * 2, FIRM, same=True)
+    assert again[""][0][here] != pytest.approx(said[""][0][here])
+
+
+def test_what_is_known_by_heart_of_makers_and_photographs_is_worth_nothing_where_neither_was_seen(edits: Path) -> None:
+    """Numbers that name each photograph and each maker, and people who rate nothing else. Without either, what is said
+    has the error of a constant, by maps of every kind."""
+    plain = calibration.tasks_of(edits)["SC", calibration.ONE]
+    for seed in range(3):
+        random = np.random.default_rng(seed)
+        photos, makers = (np.unique(names, return_inverse=True)[1] for names in (plain.groups, plain.makers))
+        marks = np.column_stack([photos[:, None] == np.arange(8), makers[:, None] == np.arange(3)]).astype(float)
+        people = 0.5 * random.permutation(8)[photos] / 7 + 0.5 * random.permutation(3)[makers] / 2
+        judge = random.uniform(0, 10, len(people))
+        raw = plain.raw.name
+        task = replace(
+            plain,
+            features=Features((raw, *(f"given.{at}" for at in range(11))), np.column_stack([judge, marks])),
+            raw=replace(plain.raw, values=judge),
+            ratings=replace(plain.ratings, values=np.repeat(people[:, None], 3, axis=1)),
+        )
+        seen = predict_out_of_fold(task, CalibrationRecipe(lambda data: fit_linear(data, (1.0,))), np.arange(24)).values
+        said = calibration.predicted(task, task, RECIPES, same=True)[0][calibration.NEITHER][0]
+        constant = np.abs(people - np.median(people)).mean()
+        assert np.abs(seen - people).mean() < 0.5 * constant
+        assert np.abs(said - people).mean() > 0.9 * constant
 
 
 def test_two_folders_are_fitted_and_tested_without_what_both_hold(edits: Path, tmp_path: Path) -> None:
@@ -168,6 +208,42 @@ def test_two_folders_are_fitted_and_tested_without_what_both_hold(edits: Path, t
     copy = shutil.copytree(edits, tmp_path / "copy")
     with pytest.raises(SystemExit, match="nothing is left to fit on"):
         calibration.main(["--fit", str(copy), "--data", str(edits)])
+
+
+def test_photographs_that_both_folders_hold_are_left_out_of_the_fit(edits: Path) -> None:
+    """Nothing that people said of a tested photograph is known, in the map or in its intervals, by whatever maker."""
+    task = calibration.tasks_of(edits)["PQ", calibration.JURY]
+    shared = np.array(task.groups) == task.groups[0]
+    half = task.select(shared)
+    one, two, three = (
+        calibration.predicted(known, half, FIRM, same=False)
+        for known in (task, say(task, shared), say(task, np.array(task.groups) == task.groups[-1]))
+    )
+    assert set(one[0]) == {"", calibration.CONSTANT}
+    for which in one[0]:
+        assert one[0][which][0] == pytest.approx(two[0][which][0])
+    assert one[0][""][0] != pytest.approx(three[0][""][0])
+    assert one[2] == two[2]
+
+
+def test_intervals_of_another_folder_are_those_of_the_folder_that_was_fitted_on() -> None:
+    bands = [IntervalBand(0.0, 0.0, 0.0, 0.92, 50), IntervalBand(None, -0.1, 0.2, 0.8, 50)]
+    values, ratings = np.array([0.0, 0.0, 0.5, 0.5, 0.6, 0.9]), np.array([0.0, 0.1, 0.4, 0.7, 0.81, 1.0])
+    first, second = calibration.tested_bands(bands, values, ratings)
+    assert (first.covered, first.cases, first.high) == (0.5, 2, 0.0)
+    assert (second.covered, second.cases, second.low) == (0.75, 4, -0.1)
+    assert [band.up_to for band in calibration.tested_bands(bands, values[2:], ratings[2:])] == [None]
+    assert calibration.tested_bands([], values, ratings) == []
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "covered", "honest"),
+    [(-0.1, 0.2, 0.8, True), (-0.1, 0.2, 0.9, False), (0, 0, 0.92, True), (0, 0, 0.7, False), (0, 0.2, 0.92, False)],
+)
+def test_more_than_should_be_is_covered_honestly_only_by_a_single_point(
+    low: float, high: float, covered: float, honest: bool
+) -> None:
+    assert calibration.is_honest(IntervalBand(None, low, high, covered, 50)) is honest
 
 
 def test_factors_are_paired_by_name(tmp_path: Path) -> None:
@@ -189,6 +265,12 @@ def test_a_judge_that_tells_is_nearer_than_a_constant_and_one_that_does_not_is_n
     for data, reached in ((told, True), (untold, False)):
         by_factor, by_judge = show(factors, data, data)
         assert by_factor["claims"][0]["reached"] is reached
+        # Where a map is no nearer than a constant, `calibrate` writes none.
+        assert by_factor["claims"][2]["reached"]
+        assert by_factor["claims"][2]["found"]["value"] == 12
+        if not reached:
+            assert by_factor["claims"][1]["found"]["value"] < 12
+            assert by_factor["notes"][2].count(",") == 11  # all are left out
         assert len(by_factor["rows"]) == 13
         assert set(by_judge["rows"]) == {"category_wise"}
     elsewhere = show(factors, told, factors_folder(tmp_path / "another"))[0]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -30,6 +30,8 @@ from beholder.instruments.pair import ImagePair, shrink_to_side
 from beholder.instruments.registry import measure_pair
 
 RATING_SIDE = 512  # px of the longer side
+# Apart from the weights, whose digest is part of the identity of the judge `instruments`: its scores have no interval.
+INTERVALS_FILE = "rating_intervals.json"
 FEATURE_PREFIX = "pixels."
 RATING_MAPS = {
     "realism": "How real and free of artefacts people find an edited photograph.",
@@ -67,13 +69,32 @@ class RatingFeature:
 
 
 @dataclass(frozen=True, slots=True)
+class RatingBand:
+    """The 80 % interval of predictions in one band, as in a calibration.
+
+    Attributes:
+        up_to: The largest prediction of the band; None for the last band.
+        low: What is added to a prediction for the lower end of its interval; `high` for the upper end.
+        covered: The share of ratings that such intervals covered, of photographs they were not computed on.
+        cases: The number of cases in the band.
+    """
+
+    up_to: float | None
+    low: float
+    high: float
+    covered: float
+    cases: int
+
+
+@dataclass(frozen=True, slots=True)
 class RatingMap:
     """A fitted map: features and how they add up.
 
     Attributes:
-        low: What is added to a prediction for the lower end of the interval that holds 80 % of the ratings: a quantile
-            of the errors on sources that the map had not seen.
+        low: What is added to a prediction for the lower end of the interval that holds 80 % of the ratings: a conformal
+            quantile of errors where neither the photograph nor the model that edited it had been seen.
         high: The same for the upper end.
+        bands: The same by the size of the prediction, in its order; without any, `low` and `high` hold for all.
     """
 
     name: str
@@ -81,10 +102,17 @@ class RatingMap:
     features: tuple[RatingFeature, ...]
     low: float
     high: float
+    bands: tuple[RatingBand, ...] = ()
 
     def rating(self, values: Mapping[str, float]) -> float:
         """Return the rating, not clipped to 0–1."""
         return self.intercept + sum(feature.contribution(values[feature.name]) for feature in self.features)
+
+    def interval(self, rating: float) -> tuple[float, float, float]:
+        """Return a rating and the ends of its interval, all within 0–1."""
+        value = min(1.0, max(0.0, rating))
+        band = next((band for band in self.bands if band.up_to is None or value <= band.up_to), self)
+        return value, min(max(value + band.low, 0.0), value), max(min(value + band.high, 1.0), value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +147,7 @@ def predict_rating(name: str, measurements: Mapping[str, Measurement]) -> Rating
             why = "was not taken" if measured is None else f"has no value: {measured.sentence}"
             return RatingPrediction(name, None, None, None, f"Not predicted: {feature.name} {why.rstrip('.')}.")
         values[feature.name] = measured.value
-    rating = fitted.rating(values)
-    value, low, high = (min(1.0, max(0.0, rating + offset)) for offset in (0.0, fitted.low, fitted.high))
+    value, low, high = fitted.interval(fitted.rating(values))
     sentence = f"People would rate it about {value:.2f} of 1 ({low:.2f} to {high:.2f}): predicted from measurements."
     return RatingPrediction(name, value, low, high, sentence)
 
@@ -134,11 +161,15 @@ def load_rating_map(name: str) -> RatingMap:
     """
     if name not in RATING_MAPS:
         raise UsageError(f"There is no map named {name!r}; there are {', '.join(RATING_MAPS)}.")
-    return parse_rating_map((files("beholder.instruments") / "weights" / f"{name}.json").read_text("utf-8"))
+    folder = files("beholder.instruments")
+    fitted = parse_rating_map((folder / "weights" / f"{name}.json").read_text("utf-8"))
+    interval = json.loads((folder / INTERVALS_FILE).read_text("utf-8"))[name]
+    bands = tuple(RatingBand(**band) for band in interval["bands"])
+    return replace(fitted, low=interval["low"], high=interval["high"], bands=bands)
 
 
 def parse_rating_map(text: str) -> RatingMap:
-    """Parse a map from its JSON; whatever else the file has (scores, provenance) is ignored."""
+    """Parse a map from its JSON, without bands; whatever else the file has (scores, provenance) is ignored."""
     stored = json.loads(text)
     features = tuple(
         RatingFeature(
@@ -150,9 +181,8 @@ def parse_rating_map(text: str) -> RatingMap:
         )
         for feature in stored["features"]
     )
-    return RatingMap(
-        stored["name"], stored["intercept"], features, stored["interval"]["low"], stored["interval"]["high"]
-    )
+    interval = stored["interval"]
+    return RatingMap(stored["name"], stored["intercept"], features, interval["low"], interval["high"])
 
 
 def predict_pair_ratings(pair: ImagePair) -> dict[str, Measurement]:

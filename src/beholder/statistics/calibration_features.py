@@ -128,12 +128,10 @@ class ExtraFeatures:
     Attributes:
         by_case: Features by case and name.
         names: Use only features of these names; None for all.
-        other_columns: Columns that answer other aspects.
     """
 
     by_case: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     names: Collection[str] | None = None
-    other_columns: Sequence[Column] = ()
 
 
 NO_EXTRA_FEATURES = ExtraFeatures()
@@ -145,37 +143,37 @@ def build_features(scores: Scores, raw: Column, extra_features: ExtraFeatures = 
     Args:
         scores: The judge's scores.
         raw: The column that answers the aspect, which is always a feature. For `min(a, b)` the mean is added, and for
-            the mean the minimum.
+            the mean the minimum. Those of other aspects are not: they tell nothing that a and b do not, and cost ρ 0.02
+            (0.00 to 0.05) for `SC` on ImagenHub, with one judge as with two.
         extra_features: Further features.
     """
     columns = {column.name: column.values for column in scores.columns.values() if column.kind not in _IGNORED_KINDS}
-    for column in (raw, *extra_features.other_columns):
-        columns[column.name] = column.values
-        combined = parse_combination(column.name)
-        if combined is not None and column.name not in scores.columns and combined.how in _COMBINED_WAYS:
-            for other in (other for other in _COMBINED_WAYS if other != combined.how):
-                sister = find_column(str(Combination(other, combined.parts)), scores)
-                columns[sister.name] = sister.values
+    columns[raw.name] = raw.values
+    combined = parse_combination(raw.name)
+    if combined is not None and raw.name not in scores.columns and combined.how in _COMBINED_WAYS:
+        for other in (other for other in _COMBINED_WAYS if other != combined.how):
+            sister = find_column(str(Combination(other, combined.parts)), scores)
+            columns[sister.name] = sister.values
     rows = [extra_features.by_case.get(case, {}) for case in scores.cases]
     for name in dict.fromkeys(name for row in rows for name in row):
         columns[name] = np.array([row.get(name, np.nan) for row in rows])
-    columns |= _combine_jurors(columns, [raw, *extra_features.other_columns])
+    if combined is not None:
+        columns |= _combine_jurors(columns, combined)
     allowed = extra_features.names
     chosen = [name for name in columns if allowed is None or name in allowed or name == raw.name or "(juror." in name]
     return Features(tuple(chosen), np.column_stack([columns[name] for name in chosen]))
 
 
-def _combine_jurors(columns: Mapping[str, Floats], answering: Iterable[Column]) -> dict[str, Floats]:
-    """Return for each further judge the combinations of its numbers that answer the aspects for the main judge."""
+def _combine_jurors(columns: Mapping[str, Floats], combined: Combination) -> dict[str, Floats]:
+    """Return for each further judge the combinations of its numbers that answer the aspect for the main judge."""
     found: dict[str, Floats] = {}
-    for combined in filter(None, (parse_combination(column.name) for column in answering)):
-        for name in columns:
-            prefix = name.removesuffix(combined.parts[0])
-            parts = [prefix + part for part in combined.parts]
-            if name.startswith(JUROR_PREFIX) and prefix != name and all(part in columns for part in parts):
-                for how in _COMBINED_WAYS:
-                    combination = Combination(how, tuple(parts))
-                    found[str(combination)] = combination.combine([columns[part] for part in parts])
+    for name in columns:
+        prefix = name.removesuffix(combined.parts[0])
+        parts = [prefix + part for part in combined.parts]
+        if name.startswith(JUROR_PREFIX) and prefix != name and all(part in columns for part in parts):
+            for how in _COMBINED_WAYS:
+                combination = Combination(how, tuple(parts))
+                found[str(combination)] = combination.combine([columns[part] for part in parts])
     return found
 
 

@@ -437,7 +437,6 @@ def build_tasks(
     tasks = []
     for aspect, column in columns.items():
         judge_scale, people_scale = inferred[aspect]
-        others = [other for other in columns.values() if other is not column]
         names = data.provenance.names_for(column.name)
         tasks.append(
             build_task(
@@ -445,7 +444,7 @@ def build_tasks(
                 people[aspect],
                 replace(column, scale=judge_scale),
                 replace(options, scale=people_scale),
-                ExtraFeatures(data.extra, None if names is None else names | further, others),
+                ExtraFeatures(data.extra, None if names is None else names | further),
             )
         )
     return tasks, notes
