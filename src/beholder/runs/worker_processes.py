@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from queue import Empty, SimpleQueue
 from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -360,10 +361,9 @@ def _run_request(request: WorkerMessage) -> WorkerMessage:
 
 def _enlarge_pipe(file: IO[bytes]) -> None:
     """Let a pipe hold more, where the system can do that."""
-    with suppress(ImportError, AttributeError, OSError):
-        import fcntl  # not on Windows
-
-        fcntl.fcntl(file.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # only on Linux
+    with suppress(ImportError, AttributeError, OSError):  # not on Windows; only on Linux; a limit of the user
+        fcntl = import_module("fcntl")
+        fcntl.fcntl(file.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 def _read_length(file: IO[bytes]) -> int:
