@@ -1,9 +1,11 @@
-"""What the benchmarks judge: 500 cases of two distinct 1600 × 1200 JPEGs, about 360 KB each, made once and kept.
+"""What the benchmarks judge: 500 cases of two 1600 × 1200 JPEGs, about 360 KB each, made once and kept.
 
     python benchmarks/material.py [FOLDER]
 
 The pictures are crops of one noise texture with the spectrum of a photo, so that they compress like one; the same seed
-gives the same bytes with the same OpenCV. 360 MB, in `build/bench` unless told otherwise.
+gives the same bytes with the same OpenCV. There are two kinds of pairs: two unrelated crops, the worst case of an audit
+(it searches for the one in the other in vain), and edits, as users have them: the same picture with another patch in
+an ellipse of a tenth to a quarter of its area, encoded again. 540 MB, in `build/bench` unless told otherwise.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from pathlib import Path
 WIDTH, HEIGHT = 1600, 1200
 CASES, MANY = 500, 10_000
 QUALITY = 88
-VERSION = "1"
+VERSION = "2"
 ROLES = ("input", "edited")
+EDIT = "edit"  # in the name of a file in place of the second role: an edit of the first picture
 FOLDER = Path(__file__).parents[1] / "build" / "bench"
 
 
@@ -29,19 +32,21 @@ class Material:
 
     folder: Path
 
-    def cases(self, count: int) -> Path:
-        """A file of the first `count` cases; above 500 the pictures come round again."""
-        path = self.folder / f"cases-{count}.jsonl"
+    def cases(self, count: int, *, edits: bool = False) -> Path:
+        """A file of the first `count` cases, unrelated crops or edits; above 500 the pictures come round again."""
+        path = self.folder / f"{'edits' if edits else 'cases'}-{count}.jsonl"
         if not path.exists():
-            _replace(path, "".join(json.dumps(record(number)) + "\n" for number in range(count)).encode())
+            lines = (json.dumps(record(number, edits=edits)) + "\n" for number in range(count))
+            _replace(path, "".join(lines).encode())
         return path
 
     def records(self, count: int) -> list[dict[str, str]]:
         return [record(number) for number in range(count)]
 
 
-def record(number: int) -> dict[str, str]:
-    pictures = {role: f"images/{number % CASES:03}-{role}.jpg" for role in ROLES}
+def record(number: int, *, edits: bool = False) -> dict[str, str]:
+    files = (ROLES[0], EDIT if edits else ROLES[1])
+    pictures = {role: f"images/{number % CASES:03}-{file}.jpg" for role, file in zip(ROLES, files, strict=True)}
     return {"id": f"case-{number}", **pictures, "instruction": f"make the car in lane {number} red"}
 
 
@@ -72,8 +77,24 @@ def _draw(folder: Path) -> None:
         number, role = divmod(index, len(ROLES))
         _replace(folder / f"{number:03}-{ROLES[role]}.jpg", data.tobytes())
 
+    def edit(number: int) -> None:
+        """As an editor does it: from the decoded file, with a soft border around what is new."""
+        stored = (folder / f"{number:03}-{ROLES[0]}.jpg").read_bytes()
+        picture = np.asarray(cv2.imdecode(np.frombuffer(stored, np.uint8), cv2.IMREAD_COLOR), np.float32)
+        top, left = places[2 * number + 1]
+        chance = np.random.default_rng(number)
+        axes = chance.integers((280, 220), (440, 330))  # 10 to 24 % of the area
+        center = chance.integers(axes, (WIDTH - axes[0], HEIGHT - axes[1]))
+        where = np.zeros((HEIGHT, WIDTH), np.float32)
+        cv2.ellipse(where, [int(value) for value in center], [int(value) for value in axes], 0, 0, 360, 1.0, -1)
+        share = cv2.blur(where, (25, 25))[:, :, None]
+        edited = picture + share * (texture[top : top + HEIGHT, left : left + WIDTH] - picture)
+        _, data = cv2.imencode(".jpg", np.rint(edited).astype(np.uint8), [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
+        _replace(folder / f"{number:03}-{EDIT}.jpg", data.tobytes())
+
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(draw, range(CASES * len(ROLES))))
+        list(pool.map(edit, range(CASES)))
 
 
 def _texture(rng: object) -> object:
@@ -102,4 +123,4 @@ if __name__ == "__main__":
     made = material(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)
     sizes = [path.stat().st_size for path in (made.folder / "images").iterdir()]
     print(f"{made.folder}: {len(sizes)} pictures of {min(sizes):,} to {max(sizes):,} bytes")
-    print(made.cases(CASES), made.cases(MANY), sep="\n")
+    print(made.cases(CASES), made.cases(CASES, edits=True), made.cases(MANY), sep="\n")

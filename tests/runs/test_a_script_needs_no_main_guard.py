@@ -13,7 +13,14 @@ import cv2
 import numpy as np
 import pytest
 
-from beholder.runs.worker_processes import DaemonThreadPool, WorkerPool, WorkerProcess, default_worker_count
+from beholder.runs.worker_processes import (
+    LARGE_BYTES,
+    PIPE_BYTES,
+    DaemonThreadPool,
+    WorkerPool,
+    WorkerProcess,
+    default_worker_count,
+)
 
 SCALE = """
 import asyncio, sys, threading
@@ -79,6 +86,15 @@ def test_what_the_work_raises_arrives_with_its_traceback() -> None:
             pool.submit(int, "one").result()
         assert "Traceback" in caught.value.__notes__[0]
         assert list(pool.map(abs, [-1, -2])) == [1, 2]
+
+
+@pytest.mark.parametrize("size", [0, 1, LARGE_BYTES - 1, LARGE_BYTES, 3 * PIPE_BYTES + 1])
+def test_bytes_of_any_length_travel_both_ways(size: int) -> None:
+    data = np.random.default_rng(size).bytes(size)
+    with WorkerPool(1) as pool:
+        sent = [(data, "first"), (data[::-1], "second"), (bytearray(data), None)]
+        assert pool.submit(list, sent).result() == sent
+        assert pool.submit(dict, same=data).result() == {"same": data}
 
 
 def test_what_a_library_prints_is_no_reply(capfd: pytest.CaptureFixture[str]) -> None:

@@ -169,7 +169,7 @@ def decode(data: bytes, header: ImageHeader, at_least: tuple[int, int], backgrou
     Raises:
         ImageError: When the file cannot be decoded.
     """
-    stripped = b"".join(header.stripped) or data
+    stripped = headers.join_stripped(data, header) or data
     with decoding_budget().reserve(estimate_decoding_bytes(header, at_least)), _damage_as_image_error():
         if header.format == "jpeg" and header.channels != 4:
             raster = _decode_jpeg(stripped, header, at_least)

@@ -65,6 +65,19 @@ class ImageHeader:
     notes: tuple[str, ...] = ()
 
 
+def join_stripped(data: bytes, header: ImageHeader) -> bytes:
+    """Return a file without its metadata. One that has none is returned itself, which saves a copy of the image, and
+    whoever needs its digest a second SHA-256."""
+    if sum(map(len, header.stripped)) != len(data):
+        return b"".join(header.stripped)
+    at = 0
+    for piece in header.stripped:
+        if not data.startswith(piece, at):
+            return b"".join(header.stripped)
+        at += len(piece)
+    return data
+
+
 def detect_format(data: bytes) -> str | None:
     """Return the format by its magic bytes: `jpeg`, `png`, `webp`, `gif`, `bmp`, `tiff`, `avif`, `heic` or `None`."""
     if data.startswith(b"\xff\xd8\xff"):

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from beholder.errors import ImageError
 from beholder.images.headers import ImageHeader, ImageSize, is_srgb, read_orientation
@@ -38,6 +39,7 @@ _METADATA = {0xFE, *range(0xE0, 0xF0)}
 
 _PROGRESSIVE = 0xC2
 _ORDINARY_IDS = {(0,), (1,), (1, 2, 3), (0, 1, 2), (82, 71, 66), (1, 34, 35)}  # of components; RGB, and big-gamut YCC
+_SAMPLINGS = frozenset(16 * across + down for across in range(1, 5) for down in range(1, 5))  # of a component
 _ORDINARY_ADOBE_FLAGS = {0, 0x4000, 0x8000, 0xC000}
 _MAX_DENSITY = 2400
 
@@ -75,7 +77,7 @@ class _TableSegment:
     """A segment with tables, or with a restart interval: each with its key and bytes; `used` are those of a scan."""
 
     whole: memoryview
-    tables: list[tuple[tuple[int, int], memoryview]]
+    tables: tuple[tuple[tuple[int, int], bytes], ...]
     used: set[int] = field(default_factory=set)
 
     def pieces(self) -> list[bytes | memoryview]:
@@ -124,9 +126,13 @@ class _JpegParts:
             found[0].used.add(found[1])
 
     def stripped(self) -> tuple[bytes | memoryview, ...]:
-        return tuple(
-            part for piece in self.pieces for part in (piece.pieces() if isinstance(piece, _TableSegment) else (piece,))
-        )
+        parts: list[bytes | memoryview] = []
+        for piece in self.pieces:
+            if isinstance(piece, _TableSegment):
+                parts += piece.pieces()
+            else:
+                parts.append(piece)
+        return tuple(parts)
 
 
 def read_jpeg_header(data: bytes) -> ImageHeader:
@@ -173,7 +179,7 @@ def _walk_segments(data: bytes) -> _JpegParts:
             parts.quantization = dict(zip(payload[6::3], payload[8::3], strict=True))
             parts.ordinary = tuple(payload[6::3]) in _ORDINARY_IDS
         elif marker in (_DHT, _DQT, _DRI):
-            parts.add_tables(_TableSegment(view[start:at], _split_tables(marker, view[start + 4 : at])))
+            parts.add_tables(_TableSegment(view[start:at], _split_tables(marker, payload)))
             if marker == _DRI:
                 parts.restart_interval = int.from_bytes(payload, "big")
             continue
@@ -274,12 +280,13 @@ def _parse_frame(payload: bytes) -> tuple[int, int, int, int]:
     if len(payload) < 6 or len(payload) != 6 + 3 * payload[5]:
         raise ImageError("is damaged: its JPEG frame header has the wrong length")
     bits, height, width, channels = struct.unpack_from(">BHHB", payload)
-    if any(not 1 <= factor <= 4 for sampling in payload[7::3] for factor in (sampling >> 4, sampling & 15)):
+    if not _SAMPLINGS.issuperset(payload[7::3]):
         raise ImageError("is damaged: its JPEG frame header makes no sense")
     return bits, height, width, channels
 
 
-def _split_tables(marker: int, payload: memoryview) -> list[tuple[tuple[int, int], memoryview]]:
+@lru_cache(maxsize=32)  # most files of one encoder have the same tables
+def _split_tables(marker: int, payload: bytes) -> tuple[tuple[tuple[int, int], bytes], ...]:
     """Return the tables of a segment by marker and number; raise where they do not fill it. Their content is not
     checked."""
     tables = []
@@ -297,7 +304,7 @@ def _split_tables(marker: int, payload: memoryview) -> list[tuple[tuple[int, int
         at = end
     if at != len(payload) or not tables:
         raise ImageError("is damaged: its JPEG tables have the wrong length")
-    return tables
+    return tuple(tables)
 
 
 def _required_metadata(marker: int, payload: bytes) -> bytes:

@@ -9,12 +9,11 @@ encoded again. The docstrings of `jpeg`, `png` and `webp` say what they detect i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from beholder.errors import ImageError
-from beholder.images.headers import ImageHeader
+from beholder.images.headers import ImageHeader, join_stripped
 from beholder.images.image import (
     DEFAULT_IMAGE_LIMITS,
     DEFAULT_SIZING,
@@ -130,20 +129,9 @@ def fit_size(width: int, height: int, sizing: Sizing) -> tuple[int, int]:
 
 def _strip_metadata(data: bytes, header: ImageHeader, sizing: Sizing) -> bytes | None:
     """Return the file without its metadata; `None` where it has too many bytes."""
-    size = sum(map(len, header.stripped))
-    if sizing.max_bytes is not None and size > sizing.max_bytes:
+    if sizing.max_bytes is not None and sum(map(len, header.stripped)) > sizing.max_bytes:
         return None
-    # A file without metadata is returned itself: that saves a copy of the image, and a second SHA-256.
-    return data if size == len(data) and _is_concatenation(data, header.stripped) else b"".join(header.stripped)
-
-
-def _is_concatenation(data: bytes, pieces: Iterable[bytes | memoryview]) -> bool:
-    at = 0
-    for piece in pieces:
-        if not data.startswith(piece, at):
-            return False
-        at += len(piece)
-    return True
+    return join_stripped(data, header)
 
 
 def _make_prepared_image(

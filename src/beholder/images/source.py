@@ -10,7 +10,6 @@ Credentials and servers of object stores (`s3://`, `gs://` …) come from the st
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import re
@@ -75,6 +74,8 @@ async def load_image(source: ImageSource, *, allow_remote: bool, limits: ImageLi
         from beholder.images.remote import download_image
 
         return await download_image(source, limits=limits)
+    import asyncio  # late: worker processes, which only decode, need none of it (2 MB each)
+
     return await asyncio.to_thread(read_image, source, limits=limits)
 
 
@@ -224,6 +225,8 @@ _STORE_PACKAGES = {
 
 async def fetch_object(address: str, *, limits: ImageLimits = DEFAULT_IMAGE_LIMITS, timeout_s: float = 60.0) -> bytes:
     """Return the bytes of an image in an object store; reads no more than the limits allow. Raises `ImageError`."""
+    import asyncio  # late, as above
+
     try:
         async with asyncio.timeout(timeout_s):
             return await asyncio.to_thread(_fetch_object, address, limits)

@@ -96,8 +96,12 @@ def _split_channels(image: Floats) -> list[Floats]:
 def _convert_to_lab(rgb: Bytes) -> Floats:
     xyz: Array = np.asarray(cv2.transform(cv2.LUT(rgb, _SRGB_TO_LINEAR), _TO_XYZ), np.float32)
     low: Array = np.asarray(cv2.threshold(xyz, _LAB_KNEE, 0, cv2.THRESH_TRUNC)[1], np.float32)
-    root = np.cbrt(xyz - low + np.float32(_LAB_KNEE)) + low * np.float32(_LAB_SLOPE)
-    return np.asarray(cv2.transform(root, _TO_LAB), np.float32)
+    xyz -= low
+    xyz += np.float32(_LAB_KNEE)
+    np.cbrt(xyz, out=xyz)
+    low *= np.float32(_LAB_SLOPE)
+    xyz += low
+    return np.asarray(cv2.transform(xyz, _TO_LAB), np.float32)
 
 
 def _compute_ciede2000(l1: Array, a1: Array, b1: Array, l2: Array, a2: Array, b2: Array) -> Array:

@@ -68,11 +68,8 @@ def lock_file(handle: int, byte: int | None = None, mode: LockMode = LockMode.EX
             os.lseek(handle, byte or 0, os.SEEK_SET)
             msvcrt.locking(handle, msvcrt.LK_UNLCK if mode is LockMode.UNLOCK else msvcrt.LK_NBLCK, 1)
             return True
-        how = {
-            LockMode.EXCLUSIVE: fcntl.LOCK_EX | fcntl.LOCK_NB,
-            LockMode.SHARED: fcntl.LOCK_SH | fcntl.LOCK_NB,
-            LockMode.UNLOCK: fcntl.LOCK_UN,
-        }[mode]
+        how = fcntl.LOCK_SH if mode is LockMode.SHARED else fcntl.LOCK_EX
+        how = fcntl.LOCK_UN if mode is LockMode.UNLOCK else how | fcntl.LOCK_NB
         fcntl.flock(handle, how) if byte is None else fcntl.lockf(handle, how, 1, byte)
     except OSError as error:
         if error.errno not in _LOCKED_ERRNOS:

@@ -101,6 +101,7 @@ class LedgerFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._place = path.absolute()  # the working folder may change
+        self._folder = os.path.dirname(self._place)
         self._identity: os.stat_result | None = None
 
     def remember(self) -> None:
@@ -111,7 +112,7 @@ class LedgerFile:
     def is_displaced(self) -> bool:
         """Whether the open file is no longer where it was: moved, deleted, or another one took its place."""
         try:
-            return self._identity is not None and not os.path.samestat(self._place.stat(), self._identity)
+            return self._identity is not None and not os.path.samestat(os.stat(self._place), self._identity)
         except OSError:
             return True
 
@@ -120,7 +121,7 @@ class LedgerFile:
         if self.is_displaced:
             return f"The ledger {str(self.path)!r} was moved or deleted while it was in use, so nothing more is asked."
         try:
-            free = shutil.disk_usage(self._place.parent).free
+            free = shutil.disk_usage(self._folder).free
         except OSError:  # a file system that does not say, or one that is just being removed
             return ""
         if free < MIN_FREE_BYTES:

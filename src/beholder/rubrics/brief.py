@@ -159,8 +159,8 @@ class Composer:
         self._setting = setting
         self._style_folders = tuple(style_folders)
         self._applied: dict[tuple[str, str, bool], _AppliedRubric] = {}
-        # By the names of a case's fields and images, and whether there are several in a role.
-        self._setting_by_names: dict[tuple[tuple[str, ...], tuple[tuple[str, bool], ...]], str] = {}
+        # By the names of a case's fields and images, and the types of the images: a tuple has several in one role.
+        self._setting_by_names: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[type, ...]], str] = {}
         self._must_not_be_blank = [field.name for field in rubric.fields if field.required and not field.may_be_empty]
 
     def __getstate__(self) -> dict[str, object]:
@@ -228,7 +228,7 @@ class Composer:
         Of cases with the same names of fields and images only the first is checked in full; the others can differ only
         in blank fields.
         """
-        names = tuple(case.fields), tuple((role, isinstance(case.images[role], tuple)) for role in case.images)
+        names = tuple(case.fields), tuple(case.images), tuple(map(type, case.images.values()))
         setting = self._setting_by_names.get(names)
         if setting is None or any(_is_blank(case.fields[name]) for name in self._must_not_be_blank):
             setting = self._setting or choose_setting(self.rubric, case.images)

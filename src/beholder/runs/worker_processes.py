@@ -2,14 +2,15 @@
 
 The pools of the standard library start the caller's script a second time in each process (`spawn`), which a script
 without `if __name__ == "__main__"` does not survive, or copy this process with its threads and sockets (`fork`). A
-`WorkerProcess` is a fresh interpreter that imports only what it is asked to run. Both sides write messages: a length of
-8 bytes, then a pickle. A worker exits when it is told to by an empty message, and when its standard input ends, which
-the system sees to however the parent ends. A forked child lets go of the pipes that it inherits, so that it keeps no
-worker of its parent alive.
+`WorkerProcess` is a fresh interpreter that imports only what it is asked to run. Both sides write messages: a pickle,
+and beside it the large `bytes` that belong into it (image files), which are not copied for that. A worker exits when it
+is told to by an empty message, and when its standard input ends, which the system sees to however the parent ends. A
+forked child lets go of the pipes that it inherits, so that it keeps no worker of its parent alive.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import subprocess
@@ -17,10 +18,11 @@ import sys
 import threading
 import traceback
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from queue import Empty, SimpleQueue
 from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -31,6 +33,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LENGTH_BYTES = 8
+LARGE_BYTES = 1 << 16  # from this length on, `bytes` travel beside the pickle
+# The largest that Linux allows without privileges. With the usual 64 KB both processes would be woken a dozen times for
+# a pair of photographs.
+PIPE_BYTES = 1 << 20
 END_S = 10.0  # how long a worker that was told to exit may take
 # There is a process for each core. OpenBLAS would start a thread on every core in each of them, and spend 0.1 s on
 # waiting there.
@@ -67,6 +73,7 @@ class WorkerProcess:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._replies = self._process.stdin, self._process.stdout
+        _enlarge_pipe(self._requests)
         self._started = False
         self.pid = self._process.pid
         _workers.add(self)
@@ -82,13 +89,13 @@ class WorkerProcess:
         Raises:
             BrokenExecutor: The process ended before it replied. It cannot be used again.
         """
-        request = pickle.dumps((work, args, kwargs), pickle.HIGHEST_PROTOCOL)
+        request = WorkerMessage.pack((work, args, kwargs))
         try:
             if not self._started:
                 pickle.dump([str(folder) for folder in sys.path], self._requests)
                 self._started = True
-            _write_message(self._requests, request)
-            reply = _read_message(self._replies)
+            request.write(self._requests)
+            reply = WorkerMessage.read(self._replies)
         except (EOFError, OSError):
             self.close()
             raise BrokenExecutor(f"a worker process ended by itself ({self._process.returncode})") from None
@@ -96,7 +103,7 @@ class WorkerProcess:
             self._process.kill()
             self.close()
             raise
-        value, error = pickle.loads(reply)
+        value, error = reply.unpack()
         if error is not None:
             raise error
         result: T = value
@@ -107,7 +114,7 @@ class WorkerProcess:
         if not self._started:
             self._process.kill()
         with suppress(OSError, ValueError):  # it ended before it read everything; it was closed before
-            _write_message(self._requests, b"")  # another process may have the pipe, too, which then does not end
+            WorkerMessage().write(self._requests)  # another process may have the pipe, too, which then does not end
         with suppress(OSError):
             self._requests.close()
         self._replies.close()
@@ -246,53 +253,121 @@ class WorkerPool(DaemonThreadPool):
                 self._idle_workers.append(worker)
 
 
+class WorkerMessage:
+    """What one process tells the other: a pickle, and the large `bytes` that belong into it.
+
+    Args:
+        pickled: The pickle; empty to tell a worker to exit.
+        blocks: The large `bytes`.
+    """
+
+    def __init__(self, pickled: bytes = b"", blocks: Sequence[bytes] = ()) -> None:
+        self._pickled, self._blocks = pickled, blocks
+
+    def __bool__(self) -> bool:
+        return bool(self._pickled)
+
+    @classmethod
+    def pack(cls, value: object) -> WorkerMessage:
+        """Pickle a value."""
+        file = io.BytesIO()
+        pickler = _BlockPickler(file, pickle.HIGHEST_PROTOCOL)
+        pickler.dump(value)
+        return cls(file.getvalue(), pickler.blocks)
+
+    def unpack(self) -> Any:
+        """Return the value that was packed."""
+        return _BlockUnpickler(self._pickled, self._blocks).load()
+
+    def write(self, file: IO[bytes]) -> None:
+        """Write the message to a pipe: the number of its parts, then each with its length before it."""
+        parts = [self._pickled, *self._blocks]
+        file.write(len(parts).to_bytes(LENGTH_BYTES, "little"))
+        for part in parts:
+            file.write(len(part).to_bytes(LENGTH_BYTES, "little"))
+            file.write(part)
+        file.flush()
+
+    @classmethod
+    def read(cls, file: IO[bytes]) -> WorkerMessage:
+        """Read a message from a pipe. Raises `EOFError` where the pipe has ended."""
+        pickled, *blocks = [_read_exactly(file, _read_length(file)) for _ in range(_read_length(file))]
+        return cls(pickled, blocks)
+
+
+class _BlockPickler(pickle.Pickler):
+    """Collects large `bytes` in `blocks`, and leaves only their numbers in the pickle."""
+
+    def __init__(self, file: IO[bytes], protocol: int) -> None:
+        super().__init__(file, protocol)
+        self.blocks: list[bytes] = []
+
+    def persistent_id(self, value: object) -> int | None:
+        if type(value) is not bytes or len(value) < LARGE_BYTES:
+            return None
+        self.blocks.append(value)
+        return len(self.blocks) - 1
+
+
+class _BlockUnpickler(pickle.Unpickler):
+    """Puts the large `bytes` back into their places."""
+
+    def __init__(self, pickled: bytes, blocks: Sequence[bytes]) -> None:
+        super().__init__(io.BytesIO(pickled))
+        self._blocks = blocks
+
+    def persistent_load(self, number: int) -> bytes:
+        return self._blocks[number]
+
+
 def serve() -> None:
     """Run the functions that the parent asks for. This is the main function of a worker process."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2 if sys.stderr else os.open(os.devnull, os.O_WRONLY), 1)  # what a library prints is no reply
-    requests: SimpleQueue[bytes] = SimpleQueue()
+    requests: SimpleQueue[WorkerMessage] = SimpleQueue()
     threading.Thread(target=_read_requests, args=(requests,), daemon=True).start()
     while True:
         try:
-            _write_message(replies, _run_request(requests.get()))
+            _run_request(requests.get()).write(replies)
         except OSError:  # the parent is gone
             os._exit(1)
 
 
-def _read_requests(requests: SimpleQueue[bytes]) -> None:
+def _read_requests(requests: SimpleQueue[WorkerMessage]) -> None:
     """Queue what the parent asks for, and exit when the parent is gone, also in the middle of work."""
     try:
         while True:
-            if not (request := _read_message(sys.stdin.buffer)):
+            if not (request := WorkerMessage.read(sys.stdin.buffer)):
                 os._exit(0)
             requests.put(request)
+            del request  # not kept until the next one comes
     except (EOFError, OSError):
         os._exit(0)
 
 
-def _run_request(request: bytes) -> bytes:
+def _run_request(request: WorkerMessage) -> WorkerMessage:
     try:
-        work, args, kwargs = pickle.loads(request)
-        return pickle.dumps((work(*args, **kwargs), None), pickle.HIGHEST_PROTOCOL)
+        work, args, kwargs = request.unpack()
+        return WorkerMessage.pack((work(*args, **kwargs), None))
     except BaseException as error:
         error.add_note(traceback.format_exc())  # a traceback cannot be sent
         try:
-            reply = pickle.dumps((None, error), pickle.HIGHEST_PROTOCOL)
-            pickle.loads(reply)  # some exceptions fail only here
+            reply = WorkerMessage.pack((None, error))
+            reply.unpack()  # some exceptions fail only here
             return reply
         except Exception:
-            return pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
+            return WorkerMessage.pack((None, RuntimeError(f"{type(error).__name__}: {error}")))
 
 
-def _write_message(file: IO[bytes], message: bytes) -> None:
-    file.write(len(message).to_bytes(LENGTH_BYTES, "little"))
-    file.write(message)
-    file.flush()
+def _enlarge_pipe(file: IO[bytes]) -> None:
+    """Let a pipe hold more, where the system can do that."""
+    with suppress(ImportError, AttributeError, OSError):  # not on Windows; only on Linux; a limit of the user
+        fcntl = import_module("fcntl")
+        fcntl.fcntl(file.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
-def _read_message(file: IO[bytes]) -> bytes:
-    length = int.from_bytes(_read_exactly(file, LENGTH_BYTES), "little")
-    return _read_exactly(file, length)
+def _read_length(file: IO[bytes]) -> int:
+    return int.from_bytes(_read_exactly(file, LENGTH_BYTES), "little")
 
 
 def _read_exactly(file: IO[bytes], length: int) -> bytes:

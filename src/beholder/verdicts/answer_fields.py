@@ -82,6 +82,8 @@ _COUNT_WORDS = frozenset(("amount", "count", "how", "many", "n", "no", "num", "n
 
 def normalize_key(key: str) -> str:
     """Return a key in plain spelling: in lower case, with `_` between words, those of camel case too."""
+    if key.islower() and key.isidentifier():
+        return key
     key = key.strip()
     return (key if key.islower() else _WORD_STARTS.sub("_", key).lower()).replace(" ", "_").replace("-", "_")
 

@@ -226,11 +226,13 @@ class _AnswerReader:
         """Return an object with its keys in plain spelling; complain about one that stands twice (`score`, `Score`)."""
         if block.keys() <= COMMON_KEYS:
             return block
-        counts = Counter(map(normalize_key, block))
-        place = prefix.removesuffix(".") or "the answer"
-        twice = [name for name in counts if counts[name] > 1]
-        self.complaints += [f"{place} holds {quote_value(name)} twice, spelled differently" for name in twice]
-        return {normalize_key(key): value for key, value in block.items()}
+        plain = {normalize_key(key): value for key, value in block.items()}
+        if len(plain) < len(block):
+            counts = Counter(map(normalize_key, block))
+            place = prefix.removesuffix(".") or "the answer"
+            twice = [name for name in counts if counts[name] > 1]
+            self.complaints += [f"{place} holds {quote_value(name)} twice, spelled differently" for name in twice]
+        return plain
 
     def _blocks(self, document: Mapping[str, object]) -> list[list[Given]]:
         """Return what the answer says of each criterion, in any place; complain about missing and unknown ones."""
