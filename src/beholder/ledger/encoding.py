@@ -213,6 +213,8 @@ def pack_transcripts(transcripts: Sequence[Transcript], known_answer: str) -> by
         return None
     values = [asdict(transcript) for transcript in transcripts]
     for value in values:
+        if not value["part"]:
+            del value["part"]
         for turn in value["turns"]:
             if turn["answer"] == known_answer:
                 turn["answer"] = None

@@ -135,6 +135,7 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
             "setting": self.setting,
             "styles": [[file.name, hashlib.sha256(file.read_bytes()).hexdigest()] for file in files],
             **({"calibration": calibrated.digest} if calibrated is not None else {}),
+            **({"orders": self.orders} if self.orders != "both" else {}),
         }
 
     def _identity_key(self, position: int) -> tuple[object, ...]:
@@ -173,7 +174,13 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
         from beholder.rubrics.brief import Composer
 
         return tuple(
-            Composer(rubric, prompt=self._prompt, setting=self.setting, style_folders=self.style_folders())
+            Composer(
+                rubric,
+                prompt=self._prompt,
+                setting=self.setting,
+                style_folders=self.style_folders(),
+                orders=self.orders,
+            )
             for rubric in self._rubrics
         )
 
