@@ -196,12 +196,15 @@ def _print_run_summary(run: Run) -> None:
     from rich.console import Console
 
     from beholder.cli.output import means_table
+    from beholder.reports.text import describe_preferences
 
     record, tally = run.record, run.summary
     state = humanize_state(run.state)
     print_text(printable(f"run {run.id} ({run.name}), {state}, started {run.created:%Y-%m-%d %H:%M} UTC"))
     Console(highlight=False).print(means_table(tally, run.fail_under))
     for name, rubric in tally.rubrics.items():
+        if preferences := describe_preferences(rubric.count_preferences()):
+            print_text(printable(f"{name}: {preferences}"))
         if rubric.grades:
             print_text(printable(_format_counts(f"grades of {name}", dict(sorted(rubric.grades.items())))))
         if rubric.passed:

@@ -201,8 +201,15 @@ class Composer:
         return {**self.__dict__, "_applied": {}, "_setting_by_names": {}}
 
     def rubric_for(self, case: Case) -> Rubric:
-        """Return the rubric for a case: with its setting, and with the assertions of its style."""
-        return self._apply(case).rubric
+        """Return the rubric for a case: with its setting, and with the assertions of its style.
+
+        Raises:
+            CaseError: The case does not fit, or its candidates are the same.
+        """
+        rubric = self._apply(case).rubric
+        if rubric.is_preference:
+            _check_candidates(case)
+        return rubric
 
     def is_ready_for(self, case: Case) -> bool:
         """Return whether `rubric_for` has the rubric at hand; else it renders a template, which may take seconds."""
@@ -284,8 +291,6 @@ class Composer:
             setting = self._setting or choose_setting(self.rubric, case.images)
             _check_case(self.rubric.with_setting(setting), case)
             self._setting_by_names[names] = setting
-        if self.rubric.is_preference:
-            _check_candidates(case)
         return setting
 
     def _apply_setting(self, setting: str, style: str = "", described: bool = False) -> _AppliedRubric:
