@@ -26,7 +26,7 @@ from beholder.cases.case import Case
 from beholder.judges.base import INSTRUMENTS
 from beholder.judges.factory import judge_sizing
 from beholder.rubrics.brief import Brief
-from beholder.runs.case import make_briefs as make_case_briefs
+from beholder.runs.case import make_brief
 from beholder.runs.image_pool import ImagePool
 from beholder.runs.suite_file import JUDGE_KEYS
 from beholder.verdicts.verdict import Verdict
@@ -159,7 +159,7 @@ def make_briefs(
     images = ImagePool(allow_remote=chosen.allow_remote, workers=0)
 
     async def compose() -> dict[str, Brief]:
-        return {one.rubric.name: (await make_case_briefs(one, made, sizing, images))[0] for one in composers}
+        return {one.rubric.name: await make_brief(one, made, sizing, images) for one in composers}
 
     return _run(compose())
 

@@ -108,7 +108,7 @@ def judge(
     rubrics = load_rubrics(rubric)
     if form is OutputFormat.SEED and (without := [loaded.name for loaded in rubrics if not loaded.format]):
         raise UsageError(f"The rubric {', '.join(without)} has no seed format; use --json.")
-    roles = {"first": first, "second": second, "input": input_}
+    roles = {"input": input_, "first": first, "second": second}
     by_flag = {role: source for role, source in roles.items() if source is not None}
     texts, named = _sort_role_flags(rubrics[0], by_flag)
     fields = parse_fields(set_ or (), [*(set_file or ()), *texts])

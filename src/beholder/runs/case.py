@@ -311,6 +311,11 @@ async def make_briefs(composer: Composer, case: Case, sizing: Sizing | None, ima
     return tuple(composer.compose(case, prepared, part) for part in parts)
 
 
+async def make_brief(composer: Composer, case: Case, sizing: Sizing | None, images: ImagePool) -> Brief:
+    """Read and prepare the images of a case and compose its brief, of several the first; see `make_briefs`."""
+    return (await make_briefs(composer, case, sizing, images))[0]
+
+
 def describe_judges(judges: Sequence[Judge], samples: int) -> str:
     """Return the names of the judges as a verdict has them: `a + b ×3`."""
     names = " + ".join(judge.name for judge in judges)

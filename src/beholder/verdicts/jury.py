@@ -115,12 +115,13 @@ def _rank_failure(outcome: Outcome) -> int:
 
 
 def _merge_part_flags(members: Sequence[JuryMember]) -> tuple[Flag, ...]:
-    """Return the flags of all parts, each with its part in `at`; those about images, which all parts share, once."""
+    """Return the flags of all parts: those that all have once, the others with their part in `at`."""
     flags: list[Flag] = []
     for member in members:
-        roles = number_repeats(image.role for image in member.verdict.images)
         for flag in member.verdict.flags:
-            named = flag if flag.at in roles or len(members) == 1 else replace(flag, at=f"{member.part}: {flag.at}")
+            is_shared = all(flag in other.verdict.flags for other in members)
+            place = f"{member.part}: {flag.at}" if flag.at else member.part
+            named = flag if is_shared else replace(flag, at=place)
             if named not in flags:
                 flags.append(named)
     return tuple(flags)

@@ -295,8 +295,12 @@ def make_preference_verdict(verdict: Verdict, rubric: Rubric, observed: Observat
     if open_:
         why = f"{len(open_)} of {format_count(len(criteria), 'criterion', 'criteria')} left open"
         flags.append(Flag("abstained", ", ".join(open_), why=why))
+    # Those of a candidate are named after it: `first.people.realism`.
+    measurements = {
+        _exchange_candidates(name) if order == SWAPPED else name: value for name, value in observed.measurements.items()
+    }
     verdict = replace(
-        verdict, criteria=criteria, flags=tuple(flags), measurements=observed.measurements, assessment=answer.reason
+        verdict, criteria=criteria, flags=tuple(flags), measurements=measurements, assessment=answer.reason
     )
     return _decide(verdict, choice, answer.strength, (answer,))
 
@@ -312,6 +316,11 @@ def _make_result(criterion: Criterion, observed: ObservedCriterion | None, order
         abstained=int(observed is not None and observed.abstained),
         choice=choice,
     )
+
+
+def _exchange_candidates(name: str) -> str:
+    role, dot, rest = name.partition(".")
+    return {FIRST: SECOND, SECOND: FIRST}.get(role, role) + dot + rest
 
 
 def _from_letter(choice: str, order: str) -> str | None:
