@@ -243,16 +243,16 @@ class RubricTally:
     grades: Counter[str] = field(default_factory=Counter)
     passed: Counter[bool] = field(default_factory=Counter)
     winners: Counter[str] = field(default_factory=Counter)
-    """Of preferences; `flipped` and `failed` count those with a flip (among the ties), and those without a winner."""
+    """Of preferences, of which there are so many; `flipped` counts those with a flip, which are among the ties."""
+    preferences: int = 0
     flipped: int = 0
-    failed: int = 0
 
     def count_preferences(self) -> dict[str, int]:
-        """Return how many preferences came to what; empty where there are none."""
-        if not self.winners and not self.failed:
+        """Return how many preferences came to what; `failed` are those without a winner. Empty where there are none."""
+        if not self.preferences:
             return {}
         counts = {winner: self.winners[winner] for winner in WINNERS}
-        return {**counts, "flipped": self.flipped, "failed": self.failed}
+        return {**counts, "flipped": self.flipped, "failed": self.outcomes.total() - self.winners.total()}
 
     def means(self) -> dict[str, RunningMean]:
         """The mean of each criterion, of `score`, and of calibrated scores."""
@@ -267,10 +267,9 @@ class RubricTally:
         for key, people in verdict.calibrated.items():
             _mean_for(self.calibrated, key).add(people.value)
         if verdict.preference is not None:
+            self.preferences += 1
             self.flipped += verdict.preference.flipped
-            if verdict.preference.winner is None:
-                self.failed += 1
-            else:
+            if verdict.preference.winner is not None:
                 self.winners[verdict.preference.winner] += 1
         if verdict.grade is not None:
             self.grades[verdict.grade] += 1
