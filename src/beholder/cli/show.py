@@ -32,7 +32,14 @@ from beholder.cli.options import (
 )
 from beholder.cli.runs import format_money
 from beholder.errors import UsageError
-from beholder.reports.text import MAX_REPORT_MB, format_done, humanize_state, print_text, printable
+from beholder.reports.text import (
+    MAX_REPORT_MB,
+    describe_preferences,
+    format_done,
+    humanize_state,
+    print_text,
+    printable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -196,7 +203,6 @@ def _print_run_summary(run: Run) -> None:
     from rich.console import Console
 
     from beholder.cli.output import means_table
-    from beholder.reports.text import describe_preferences
 
     record, tally = run.record, run.summary
     state = humanize_state(run.state)
