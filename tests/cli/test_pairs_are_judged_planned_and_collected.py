@@ -195,3 +195,30 @@ def test_a_rubric_of_this_kind_is_begun_and_checked(run: Run, tmp_path: Path, mo
     assert run("rubrics", "check", "./logo").code == 0
     assert "Candidate A" in run("rubrics", "show", "./logo").out
     assert "'votes' is neither" in run("rubrics", "new", "other", "--kind", "votes").err
+
+
+def test_orders_are_for_pairs(run: Run, server: JudgeServer, folder: Path) -> None:
+    (folder / "cases.jsonl").write_text(
+        '{"id": "c", "input": "before.png", "edited": "after.png", "instruction": "x"}\n'
+    )
+    judge = ("--judge", "openai:gpt-5-mini", "--base-url", server.openai_url)
+    done = run("run", "--rubric", "edit-preservation", "--cases", "cases.jsonl", *judge, "--orders", "given")
+    assert done.code == 2
+    assert "--orders" in done.err
+    assert "which of two is better" in done.err
+    told = run("judge", "description-preference", "photo.jpg", "--input", "What is it?", *judge)
+    assert "--set input=TEXT" in told.err
+
+
+def test_every_turn_names_its_order(suite: Run, run: Run, server: JudgeServer) -> None:
+    asked: list[int] = []
+
+    def fail_once(request: Received) -> Any:
+        asked.append(1)
+        return "no JSON at all" if len(asked) == 1 else prefer_red(request)
+
+    server.default = fail_once
+    suite("run", "--limit", "1")
+    told = run("show", "latest", "c0", "--transcript", "--ledger", "runs.db").out
+    assert " order" in told
+    assert told.count("answered") >= 3

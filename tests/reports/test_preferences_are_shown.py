@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from support.preferences import candidates, choose, judge_by, paint, pair, prefer_red
 
-from beholder import Case, Ledger, Run, ScriptedJudge, Unreachable, judge, run
+from beholder import Case, Ledger, Run, ScriptedJudge, Unreachable, UsageError, import_ratings, judge, run
 from beholder.cli.output import means_table, print_summary
 from beholder.ledger.types import VerdictFilter
 from beholder.reports.cards import verdict_html
+from beholder.reviews.review import find_or_start_review
 from beholder.rubrics.brief import Brief
 
 
@@ -103,3 +104,11 @@ def test_a_card_says_who_is_better_and_what_each_order_said() -> None:
     failed = judge("edit-preference", pair(99, 10), judge=judge_by(say)).card()
     assert "no score: unreachable" in failed
     assert "swapped order (A is second): second is better" in failed or "given order: unreachable" in failed
+
+
+def test_people_do_not_rate_pairs_as_scores(judged: Run, tmp_path: Path) -> None:
+    (tmp_path / "ratings.csv").write_text("case,rater,aspect,score\n200-10,anna,natural,2\n", "utf-8")
+    with pytest.raises(UsageError, match="which of two is better"):
+        import_ratings(judged, tmp_path / "ratings.csv")
+    with Ledger.open(tmp_path / "runs.db", create=True) as ledger, pytest.raises(UsageError, match="arena agree"):
+        find_or_start_review(ledger, judged.id, "anna")

@@ -125,6 +125,7 @@ class Options:
         setting: One of the rubric's settings; without it the images decide.
         styles: Folders with styles of your own.
         orders: In which orders the candidates of a preference are shown: `both`, `random` (one of them) or `given`.
+            Other rubrics have no orders.
         threshold: The score (0 to 1) from which a case passes.
         gates: Findings that fail a case.
         not_applicable: What happens to N/A answers: accept, offer or refuse.

@@ -140,6 +140,8 @@ def _sort_role_flags(rubric: Rubric, given: Mapping[str, str]) -> tuple[list[str
     roles = {image.role for image in rubric.images}
     names = {field.name for field in rubric.fields}
     texts = [f"{name}={value}" for name, value in given.items() if name in names - roles]
+    if "input" in given and "input" in names - roles:
+        raise CaseError(f"The input of {rubric.name} is a text: say --set input=TEXT, or --set-file input=FILE.")
     for name in given:
         if name not in roles | names:
             raise CaseError(f"{rubric.name} has no {name!r}; its images are {', '.join(sorted(roles))}.")

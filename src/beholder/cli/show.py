@@ -297,7 +297,8 @@ def _print_transcripts(judged: JudgedCase, *, as_json: bool) -> None:
     for verdict in judged.verdicts:
         conversations = judged.transcripts[verdict.rubric]
         for one in conversations:
-            print_text(f"── {verdict.rubric}, {one.judge or 'one of the jurors'}, sample {one.sample + 1}")
+            part = f", {one.part} order" if one.part else ""
+            print_text(f"── {verdict.rubric}, {one.judge or 'one of the jurors'}, sample {one.sample + 1}{part}")
             for number, turn in enumerate(one.turns, 1):
                 ended = f" (ended: {turn.finish})" if turn.finish != "complete" else ""
                 print_text(f"[{number}] asked: {turn.question or 'the prompt with the images of the case'}")

@@ -477,6 +477,9 @@ def _find_misfits(file: SuiteFile, rubrics: Sequence[Rubric], place: Callable[[s
     if file.setting and any(file.setting not in rubric.settings for rubric in rubrics):
         yield Problem(f"{file.setting!r} is not a setting here; {_list_choices(settings)}", "setting")
         return
+    if file.orders != "both" and not any(rubric.is_preference for rubric in rubrics):
+        names = ", ".join(rubric.name for rubric in rubrics)
+        yield Problem(f"is for rubrics that ask which of two is better, such as edit-preference, not {names}", "orders")
     schema = derive_case_schema(rubrics, file.setting, ())
     for role in file.pairs:
         if role not in schema.images:
