@@ -74,7 +74,18 @@ if TYPE_CHECKING:
     from beholder.statistics.history import HistoryLine
     from beholder.statistics.significance import ColumnChange
     from beholder.verdicts.answer import Answer, Finish, Transcript, TranscriptTurn, Turn, Usage
-    from beholder.verdicts.verdict import Correction, Coverage, CriterionResult, Flag, Jury, Outcome, SentImage, Verdict
+    from beholder.verdicts.verdict import (
+        Correction,
+        Coverage,
+        CriterionResult,
+        Flag,
+        Jury,
+        Outcome,
+        Preference,
+        PreferenceAnswer,
+        SentImage,
+        Verdict,
+    )
     from beholder.web import view
 
 
@@ -178,6 +189,8 @@ _HOMES = {
     "Jury": "verdicts.verdict",
     "Problem": "errors",
     "RunRecord": "ledger.types",
+    "Preference": "verdicts.verdict",
+    "PreferenceAnswer": "verdicts.verdict",
     "SentImage": "verdicts.verdict",
     "Transcript": "verdicts.answer",
     "TranscriptTurn": "verdicts.answer",
@@ -245,6 +258,8 @@ __all__ = [
     "OverBudget",
     "PairRating",
     "Plan",
+    "Preference",
+    "PreferenceAnswer",
     "Problem",
     "RaterAgreement",
     "RatingsImport",

@@ -62,6 +62,7 @@ PARTS_OF_RESULTS = [
     ),
     *("Measurement", "RatingsImport", "ReportCard", "RunProgress", "RunReport", "ScoreSummary", "Tally"),
     *("CaseImage", "CheckList", "Coverage", "CriterionResult", "Jury", "Problem", "RunRecord", "SentImage"),
+    *("Preference", "PreferenceAnswer"),
     *("Transcript", "TranscriptTurn"),
 ]
 ARENA = [

@@ -260,12 +260,16 @@ def test_a_folder_a_file_and_a_name_are_found(rubric_file: Callable[..., Path]) 
     assert [one.name for one in load_rubrics("edit")] == ["edit-preservation", "edit-quality", "edit-fidelity"]
     assert set(list_rubrics()) == {
         "description",
+        "description-preference",
         "edit",
         "edit-fidelity",
+        "edit-preference",
         "edit-preservation",
         "edit-quality",
+        "generation-preference",
         "restyle",
         "restyle-confidence",
+        "restyle-preference",
     }
 
 

@@ -22,11 +22,13 @@ from typing import Any
 
 import pytest
 from support import postgres as postgres_support
+from support.preferences import choose, paint, redness
 
 from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunProgress
 from beholder.runs.ray.cluster import join_cluster
+from beholder.testing.base import Received
 from beholder.testing.server import JudgeServer
 
 pytest.importorskip("ray", reason="the extra ray is not installed")
@@ -234,6 +236,36 @@ def test_whatever_dies_in_the_middle_the_verdicts_are_those_of_a_local_run(
     local = run("--ledger", str(tmp_path / "local.db"))
     assert local.returncode == 0, local.stderr
     assert told(tmp_path / "local.db") == there
+
+
+def test_pairs_are_asked_in_both_orders_on_ray_too(
+    start: Callable[..., subprocess.Popen[str]],
+    run: Callable[..., subprocess.CompletedProcess[str]],
+    command: Callable[..., list[str]],
+    cases: Callable[[int], Path],
+    server: JudgeServer,
+    tmp_path: Path,
+) -> None:
+    path = cases(count := 6)
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    for number, line in enumerate(lines):
+        (tmp_path / f"first{number}.png").write_bytes(paint(200 - number))
+        line |= {"first": f"first{number}.png", "second": line.pop("edited")}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+
+    def prefer_red(request: Received) -> dict[str, Any]:
+        a, b = (redness(image) for image in request.images[-2:])
+        return choose("A" if a > b else "B")
+
+    server.default = prefer_red
+    line = ["edit-preference" if word == "edit-preservation" else word for word in command()]
+    code, said = ended(start(line))
+    assert code == 0, said
+    assert len(server.received) == 2 * count
+    with Ledger.open(tmp_path / "ledger.db", read_only=True) as ledger:
+        verdicts = list(ledger.verdicts("latest"))
+    assert {one.preference.winner for one in verdicts if one.preference} == {"first"}
+    assert [len(one.preference.answers) for one in verdicts if one.preference] == [2] * count
 
 
 def test_a_case_that_kills_its_worker_ends_as_an_outcome_and_what_was_paid_for_is_found(

@@ -15,6 +15,7 @@ from beholder.runs.suite_file import SuiteFile
 START = "rubric: restyle\ncases: cases.jsonl\n"
 ENGINES = "there is 'local' and 'ray'"
 ANSWERS = "there are 'accept', 'offer' and 'refuse'"
+ORDERS = "there are 'both', 'random' and 'given'"
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,8 @@ ANSWERS = "there are 'accept', 'offer' and 'refuse'"
         ("engine: spark", f"engine: {ENGINES}; 'spark' is neither"),
         ("engine: [ray]", f"engine: should be a text and is a list; {ENGINES}"),
         ("not_applicable: maybe", f"not_applicable: {ANSWERS}; 'maybe' is none of them"),
+        ("orders: ab", f"orders: {ORDERS}; 'ab' is none of them"),
+        ("orders: 1", f"orders: should be a text and is a whole number; {ORDERS}"),
         ("not_applicable: 1", f"not_applicable: should be a text and is a whole number; {ANSWERS}"),
     ],
 )
@@ -39,6 +42,7 @@ def test_in_a_file(tmp_path: Path, text: str, said: str) -> None:
     [
         ("engine", f"--engine: {ENGINES}; 'spark' is neither."),
         ("not_applicable", f"--not-applicable: {ANSWERS}; 'spark' is none of them."),
+        ("orders", f"--orders: {ORDERS}; 'spark' is none of them."),
     ],
 )
 def test_by_a_flag(key: str, said: str) -> None:
@@ -54,4 +58,4 @@ def test_these_are_all_the_keys_that_take_a_choice() -> None:
         return [kind, *(inner for one in get_args(kind) for inner in kinds(one))]
 
     chosen = [one.name for one in structs.fields(SuiteFile) if Literal in map(get_origin, kinds(one.type))]
-    assert sorted(chosen) == ["engine", "not_applicable"]
+    assert sorted(chosen) == ["engine", "not_applicable", "orders"]

@@ -16,6 +16,7 @@ from beholder.arena import votes as vote_files
 from beholder.arena.agreement import ArenaAgreement, agree_with_people
 from beholder.arena.fit import ArenaOptions, fit_votes
 from beholder.arena.leaderboard import Leaderboard
+from beholder.arena.verdict_votes import list_verdict_votes
 from beholder.arena.votes import Votes, VoteSource
 from beholder.errors import UsageError
 from beholder.images.image import regular_file
@@ -143,12 +144,14 @@ def fit_arena(
 
 
 def agree_arena(
-    votes: Votes | VoteSource,
+    votes: Votes | VoteSource | None = None,
     *,
+    runs: Sequence[RunLike] = (),
     people: Votes | VoteSource | None = None,
     group: str | None = None,
     seed: int = DEFAULT_SEED,
     draws: int = DEFAULT_DRAWS,
+    ledger: LedgerLike = None,
 ) -> ArenaAgreement:
     """Say how far judges vote as people do on the same pairs, and how far people agree among themselves.
 
@@ -157,24 +160,38 @@ def agree_arena(
 
     Args:
         votes: The votes of judges; `judge` tells several apart.
+        runs: In place of votes: runs of pairs, by a rubric of kind `preference`. A verdict is a vote; where a pair was
+            asked in both orders, each answer is also a vote by itself, whose lean to what was shown first can be told.
         people: The votes of people; without them the voters of `votes` are compared among themselves.
         group: The column by which cases belong together; else `source`, `prompt` or `case`.
         seed: Random seed.
         draws: Number of bootstrap samples.
+        ledger: The ledger of runs that are given by name; else `BEHOLDER_LEDGER`, else `beholder.db`.
 
     Raises:
-        UsageError: Votes are invalid or have no case, or no pair has votes of both sides.
+        UsageError: Votes are invalid or have no case, or no pair has votes of both sides; or a run is none of pairs.
+        LedgerError: The ledger cannot be read. It is never created.
     """
     check_sampling(seed, draws)
-    read = [
+    if (votes is None) == (not runs):
+        raise UsageError("Name a file of votes, or runs of pairs (--runs or runs=): one of the two.")
+    if isinstance(runs, str | Run):
+        raise UsageError("runs is a list of runs.")
+    if votes is None:
+        votes = [row for run in runs for row in _list_run_votes(run, ledger)]
+    judged, reference = (
         given
         if given is None or isinstance(given, Votes)
         else vote_files.read_votes(given, group=group, same_model=True)
         for given in (votes, people)
-    ]
-    judged, reference = read
+    )
     assert judged is not None
     return agree_with_people(judged, reference, draw_count=draws, seed=seed)
+
+
+def _list_run_votes(run: RunLike, ledger: LedgerLike) -> list[dict[str, str]]:
+    with open_run(run, ledger) as (opened, name):
+        return list(list_verdict_votes(opened.stored_verdicts(opened.run(name).id)))
 
 
 def _load_anchors(anchor: Anchors) -> dict[str, float]:

@@ -139,7 +139,7 @@ def make_briefs(
         **inputs: In place of `case`, its images and fields.
 
     Returns:
-        The briefs by the names of the rubrics.
+        The briefs by the names of the rubrics; of a preference, which is asked in two orders, the first one.
 
     Raises:
         UsageError: Wrong use, as with `judge`.

@@ -27,7 +27,7 @@ from beholder.judges.model import ModelJudge
 from beholder.ledger.database import is_postgresql, resolve_address
 from beholder.rubrics.brief import Composer
 from beholder.rubrics.load import load_rubrics
-from beholder.rubrics.rubric import Rubric, override_scoring
+from beholder.rubrics.rubric import OrderChoice, Rubric, override_scoring
 from beholder.rubrics.validate import RESERVED_NAMES
 from beholder.rubrics.yaml_files import check_types
 from beholder.runs.limits import RunLimits
@@ -78,7 +78,7 @@ def _is_text(value: object) -> bool:
 # The options by the kind of their values, and what that is called in messages. Bounds are checked by `make_settings`.
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[object], bool], str], ...] = (
     (("base_url", "key_variable", "detail", "prompt_text", "not_applicable"), _or_none(_is_text), "a text"),
-    (("setting", "structured_output"), _is_text, "a text"),
+    (("setting", "structured_output", "orders"), _is_text, "a text"),
     (("prompt", "calibration"), _or_none(_is_path), "the path of a file"),
     (("timeout_s",), _is_number, "a number"),
     (("total_timeout_s", "requests_per_minute", "tokens_per_minute", "threshold"), _or_none(_is_number), "a number"),
@@ -124,6 +124,8 @@ class Options:
         prompt_text: In place of `prompt`, its text.
         setting: One of the rubric's settings; without it the images decide.
         styles: Folders with styles of your own.
+        orders: In which orders the candidates of a preference are shown: `both`, `random` (one of them) or `given`.
+            Other rubrics have no orders.
         threshold: The score (0 to 1) from which a case passes.
         gates: Findings that fail a case.
         not_applicable: What happens to N/A answers: accept, offer or refuse.
@@ -154,6 +156,7 @@ class Options:
     prompt_text: str | None = None
     setting: str = ""
     styles: Sequence[str | os.PathLike[str]] = ()
+    orders: str = OrderChoice.BOTH
     threshold: float | None = None
     gates: Sequence[str] = ()
     not_applicable: str | None = None
@@ -170,6 +173,8 @@ class Options:
                     raise UsageError(f"{name}: should be {wanted}, not {value!r:.60}.")
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise UsageError(f"threshold: should be between 0 and 1, not {self.threshold}.")
+        if self.orders not in tuple(OrderChoice):
+            raise UsageError(f"orders: should be one of {', '.join(OrderChoice)}, not {self.orders!r}.")
         if self.prompt is not None and self.prompt_text is not None:
             raise UsageError("prompt (a file) and prompt_text (the text itself) are both given; keep one.")
 
@@ -230,7 +235,9 @@ class Options:
     def make_composer(self, rubric: Rubric) -> Composer:
         """Return what makes the briefs of a rubric. Raises `UsageError` if the prompt file cannot be read."""
         prompt = self.read_prompt().prompt_text
-        return Composer(rubric, prompt=prompt, setting=self.setting, style_folders=self.style_folders())
+        return Composer(
+            rubric, prompt=prompt, setting=self.setting, style_folders=self.style_folders(), orders=self.orders
+        )
 
 
 def as_judges(judge: JudgeLike | Sequence[JudgeLike] | None) -> list[JudgeLike]:
@@ -275,7 +282,8 @@ def make_settings(
         "gates": options.gates,
         "calibration": "" if options.calibration is None else os.fspath(options.calibration),
     }
-    names = ("max_side", "detail", "setting", "threshold", "not_applicable", "allow_remote", "audit", "thumbnails")
+    names: tuple[str, ...] = ("max_side", "detail", "setting", "threshold", "not_applicable", "allow_remote", "audit")
+    names += ("thumbnails", "orders")
     given |= {name: getattr(options, name) for name in names}
     try:
         settings = msgspec.convert(given, SuiteFile)
@@ -484,4 +492,6 @@ def compute_session_key(
         [[file.name, hashlib.sha256(file.read_bytes()).hexdigest()] for file in files],
         calibration.digest if calibration is not None else None,
     ]
+    if options.orders != OrderChoice.BOTH:
+        parts.append(options.orders)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

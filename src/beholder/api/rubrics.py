@@ -16,7 +16,7 @@ from beholder.rubrics import load
 from beholder.rubrics.brief import Composer
 from beholder.rubrics.load import list_rubrics as list_rubrics
 from beholder.rubrics.prompt import render_system_prompt
-from beholder.rubrics.rubric import Rubric
+from beholder.rubrics.rubric import Rubric, RubricKind
 from beholder.rubrics.validate import is_rubric_name
 
 DEFAULT_STYLE = "Anime"  # shown where a rubric takes a style and none is named
@@ -98,16 +98,22 @@ def list_styles(folders: str | os.PathLike[str] | Sequence[str | os.PathLike[str
     return {name: style.description for name, style in load.load_styles([Path(place) for place in places]).items()}
 
 
-def new_rubric(folder: str | os.PathLike[str]) -> Path:
+_START_FILES = {RubricKind.SCORES: "start.yaml", RubricKind.PREFERENCE: "start_preference.yaml"}
+
+
+def new_rubric(folder: str | os.PathLike[str], *, kind: str = RubricKind.SCORES) -> Path:
     """Write a commented start for a rubric of your own, and return the path of the file.
 
     Args:
         folder: The folder to make; its last part is the rubric's name.
+        kind: `scores`, or `preference` for a rubric that asks which of two is better.
 
     Raises:
         UsageError: The folder exists, its name cannot be that of a rubric, or it cannot be written.
     """
     place = Path(folder)
+    if kind not in tuple(RubricKind):
+        raise UsageError(f"The kind of a rubric is {' or '.join(RubricKind)}, and {kind!r} is neither.")
     if os.path.lexists(place):
         raise UsageError(f"{str(folder)!r} exists already; choose another name.")
     if not is_rubric_name(place.name):
@@ -117,7 +123,8 @@ def new_rubric(folder: str | os.PathLike[str]) -> Path:
         raise UsageError(
             f"{place.name!r} is the name of a rubric that is known; choose another, such as my-{place.name}."
         )
-    start = files("beholder.rubrics").joinpath("builtin/_shared/start.yaml").read_text("utf-8")
+    file = f"builtin/_shared/{_START_FILES[RubricKind(kind)]}"
+    start = files("beholder.rubrics").joinpath(file).read_text("utf-8")
     text = start.replace("rubric: my-rubric", f'rubric: "{place.name}"')  # in quotes: 7 and null are names too
     try:
         place.mkdir(parents=True)

@@ -276,6 +276,21 @@ def _digest_image(source: ImageSource) -> bytes:
     return os.fsencode(source)
 
 
+def are_same_images(first: ImageSource, second: ImageSource) -> bool:
+    """Return whether two images are the same address or bytes, or files with the same bytes. Nothing is fetched."""
+    if first == second:
+        return True
+    if any(isinstance(one, bytes) or os.fspath(one)[:5].lower() == "data:" for one in (first, second)):
+        return not any(isinstance(one, str) and is_remote(one) for one in (first, second)) and (
+            _digest_image(first) == _digest_image(second)
+        )
+    try:
+        sizes = [os.stat(one).st_size for one in (first, second)]
+        return sizes[0] == sizes[1] and _digest_image(first) == _digest_image(second)
+    except (OSError, ValueError):  # remote, or not there, which checking or judging it says
+        return False
+
+
 def image_stem(source: ImageSource) -> str:
     """Return the name of an image's file, without its ending and the query of a URL; `case` where it has none."""
     if isinstance(source, bytes) or os.fspath(source)[:5].lower() == "data:":

@@ -137,9 +137,13 @@ def agree(
     votes: Annotated[
         Path,
         typer.Argument(
-            metavar="VOTES", help="Votes of judges: CSV or JSONL with case, winner, and model_a, model_b, judge."
+            metavar="VOTES",
+            help="Votes of judges: CSV or JSONL with case, winner, and model_a, model_b, judge; with --runs: a run.",
         ),
     ],
+    runs: Annotated[
+        bool, typer.Option("--runs", help="The argument is a run of pairs, whose verdicts are the votes.")
+    ] = False,
     people: Annotated[
         Path | None,
         typer.Option(
@@ -151,12 +155,23 @@ def agree(
     full: Annotated[bool, typer.Option("--full", help="Also the confusion table of each judge.")] = False,
     seed: SeedOption = DEFAULT_SEED,
     draws: DrawsOption = DEFAULT_DRAWS,
+    address: LedgerOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Say how far judges vote as people do on the same pairs, and whether they lean to what they are shown first."""
     from beholder.api.arena import agree_arena
 
-    agreement = agree_arena(votes, people=people, group=group, seed=seed, draws=draws)
+    if address is not None and not runs:
+        raise UsageError("--ledger belongs to runs (--runs), and a file of votes is given.")
+    agreement = agree_arena(
+        None if runs else votes,
+        runs=[str(votes)] if runs else (),
+        people=people,
+        group=group,
+        seed=seed,
+        draws=draws,
+        ledger=address,
+    )
     if json_:
         print_text(json.dumps(agreement.to_dict()))
     else:

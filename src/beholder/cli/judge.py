@@ -33,6 +33,12 @@ def judge(
         typer.Option(help="Who judges: PROVIDER:MODEL; several form a jury. Without it, instruments."),
     ] = None,
     samples: Annotated[int, typer.Option(help="How often each judge is asked.")] = 1,
+    first: Annotated[
+        str | None, typer.Option(help="Of a preference, one candidate: an image, or a text's file.")
+    ] = None,
+    second: Annotated[str | None, typer.Option(help="Of a preference, the other candidate.")] = None,
+    input_: Annotated[str | None, typer.Option("--input", help="The image `input`.")] = None,
+    orders: Annotated[str, typer.Option(help="Orders of two candidates: both, random or given.")] = "both",
     base_url: Annotated[
         list[str] | None, typer.Option(help="Where a compatible server answers; several share the requests.")
     ] = None,
@@ -91,6 +97,7 @@ def judge(
         prompt=prompt,
         setting=setting,
         styles=styles or (),
+        orders=orders,
         threshold=threshold,
         gates=gate or (),
         not_applicable=not_applicable,
@@ -101,7 +108,11 @@ def judge(
     rubrics = load_rubrics(rubric)
     if form is OutputFormat.SEED and (without := [loaded.name for loaded in rubrics if not loaded.format]):
         raise UsageError(f"The rubric {', '.join(without)} has no seed format; use --json.")
-    case = _make_case(rubrics[0], images or [], image or [], parse_fields(set_ or (), set_file or ()), setting, id_)
+    roles = {"input": input_, "first": first, "second": second}
+    by_flag = {role: source for role, source in roles.items() if source is not None}
+    texts, named = _sort_role_flags(rubrics[0], by_flag)
+    fields = parse_fields(set_ or (), [*(set_file or ()), *texts])
+    case = _make_case(rubrics[0], images or [], [*(image or []), *named], fields, setting, id_)
     _check_image_paths(case, allow_remote=allow_remote)
     if samples < 1:
         raise UsageError(f"--samples is 1 or more, and {samples} is not.")
@@ -122,6 +133,19 @@ def judge(
     strict = threshold is not None or bool(gate)
     seed = form is OutputFormat.SEED
     raise typer.Exit(verdicts_exit_code(list(verdicts.values()), fail_under, strict=strict, seed=seed))
+
+
+def _sort_role_flags(rubric: Rubric, given: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return `--first`, `--second` and `--input` as entries of --set-file and of --image, by what the rubric has."""
+    roles = {image.role for image in rubric.images}
+    names = {field.name for field in rubric.fields}
+    texts = [f"{name}={value}" for name, value in given.items() if name in names - roles]
+    if "input" in given and "input" in names - roles:
+        raise CaseError(f"The input of {rubric.name} is a text: say --set input=TEXT, or --set-file input=FILE.")
+    for name in given:
+        if name not in roles | names:
+            raise CaseError(f"{rubric.name} has no {name!r}; its images are {', '.join(sorted(roles))}.")
+    return texts, [f"{name}={value}" for name, value in given.items() if name in roles]
 
 
 def _check_image_paths(case: Case, *, allow_remote: bool) -> None:

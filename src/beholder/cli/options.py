@@ -141,6 +141,7 @@ FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
     ("price_output", float | None, None, typer.Option(help="US dollars for a million output tokens.")),
     ("structured_output", str | None, None, typer.Option(help="auto, or off: the schema goes into the prompt.")),
     ("samples", int | None, None, typer.Option(help="How often each judge is asked.")),
+    ("orders", str | None, None, typer.Option(help="Orders of two candidates: both, random or given.")),
     ("setting", str | None, None, typer.Option(help="One of the rubric's settings.")),
     ("styles", StringList, None, typer.Option(help="A folder with styles of your own.")),
     ("prompt", str | None, None, typer.Option(help="A prompt file of your own, run as it is.")),

@@ -30,7 +30,7 @@ from beholder.errors import UsageError
 from beholder.ledger.query import Tally
 from beholder.ledger.types import FINISHED, INTERRUPTED, WAITING, Entry
 from beholder.reports.progress import ProgressCounter, make_counter
-from beholder.reports.text import format_done, format_mean, printable
+from beholder.reports.text import describe_preferences, format_done, format_mean, printable
 from beholder.rubrics.brief import Brief, TextBlock
 from beholder.rubrics.rubric import Rubric, to_fraction
 from beholder.verdicts.verdict import Outcome, Verdict, format_beside
@@ -296,6 +296,9 @@ def print_summary(summary: dict[str, Any], tally: Tally, fail_under: Mapping[str
     """Print means by criterion, outcomes, cost, and the next command."""
     console = Console(highlight=False, emoji=False)
     console.print(means_table(tally, fail_under))
+    for name, rubric in tally.rubrics.items():
+        if preferences := describe_preferences(rubric.count_preferences()):
+            console.print(f"{name}: {preferences}", markup=False)
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in tally.outcomes.most_common())
     spent = summary["spent_usd"]
     console.print(f"outcomes: {outcomes or 'none'}")

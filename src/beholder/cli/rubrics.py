@@ -38,8 +38,9 @@ def list_rubrics(context: typer.Context, json_: JsonOption = False) -> None:
     if json_:
         print_text(json.dumps(names))
         return
+    width = max(map(len, names), default=0) + 2
     for name, summary in names.items():
-        print_text(f"{name:<22}{summary}")
+        print_text(f"{name:<{width}}{summary}")
 
 
 @app.command("show")
@@ -101,11 +102,12 @@ def _describe_check(result: RubricCheck) -> str:
 @app.command("new")
 def new_rubric(
     name: Annotated[str, typer.Argument(help="The folder to make; its last part is the rubric's name.")],
+    kind: Annotated[str, typer.Option(help="scores, or preference: which of two is better.")] = "scores",
 ) -> None:
     """Write a commented start for a rubric of your own."""
     from beholder.api.rubrics import new_rubric as write_rubric
 
-    folder = write_rubric(name).parent
+    folder = write_rubric(name, kind=kind).parent
     path = folder if folder.is_absolute() or folder.parts[0] == ".." else f"./{folder}"  # a path, never a name
     print_text(f"Wrote {folder / 'rubric.yaml'}. Edit it, then: beholder rubrics check {shlex.quote(str(path))}")
 

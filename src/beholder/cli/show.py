@@ -32,7 +32,14 @@ from beholder.cli.options import (
 )
 from beholder.cli.runs import format_money
 from beholder.errors import UsageError
-from beholder.reports.text import MAX_REPORT_MB, format_done, humanize_state, print_text, printable
+from beholder.reports.text import (
+    MAX_REPORT_MB,
+    describe_preferences,
+    format_done,
+    humanize_state,
+    print_text,
+    printable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -202,6 +209,8 @@ def _print_run_summary(run: Run) -> None:
     print_text(printable(f"run {run.id} ({run.name}), {state}, started {run.created:%Y-%m-%d %H:%M} UTC"))
     Console(highlight=False).print(means_table(tally, run.fail_under))
     for name, rubric in tally.rubrics.items():
+        if preferences := describe_preferences(rubric.count_preferences()):
+            print_text(printable(f"{name}: {preferences}"))
         if rubric.grades:
             print_text(printable(_format_counts(f"grades of {name}", dict(sorted(rubric.grades.items())))))
         if rubric.passed:
@@ -288,7 +297,8 @@ def _print_transcripts(judged: JudgedCase, *, as_json: bool) -> None:
     for verdict in judged.verdicts:
         conversations = judged.transcripts[verdict.rubric]
         for one in conversations:
-            print_text(f"── {verdict.rubric}, {one.judge or 'one of the jurors'}, sample {one.sample + 1}")
+            part = f", {one.part} order" if one.part else ""
+            print_text(f"── {verdict.rubric}, {one.judge or 'one of the jurors'}, sample {one.sample + 1}{part}")
             for number, turn in enumerate(one.turns, 1):
                 ended = f" (ended: {turn.finish})" if turn.finish != "complete" else ""
                 print_text(f"[{number}] asked: {turn.question or 'the prompt with the images of the case'}")

@@ -83,6 +83,11 @@ class Conversation:
     _verdict: Verdict | None = None
 
     @property
+    def part(self) -> str:
+        """Which of several briefs about the case it is about."""
+        return self.brief.part
+
+    @property
     def is_open(self) -> bool:
         """Whether there is no verdict yet."""
         return self._verdict is None
@@ -104,7 +109,7 @@ class Conversation:
         turns = [TranscriptTurn(question, answer.text, str(answer.finish)) for question, answer in answered]
         if self._repair:
             turns.append(TranscriptTurn(self._repair, "", ""))
-        return Transcript(self.judge.name, self.sample, tuple(turns))
+        return Transcript(self.judge.name, self.sample, tuple(turns), self.part)
 
     async def run(self, timeout_s: float | None = None) -> None:
         """Ask the judge until there is a verdict, within `timeout_s` over all turns.
@@ -284,10 +289,16 @@ class Conversation:
         return self.brief.schema is not None and not capabilities_of(self.judge).abstains
 
     def _observe(self, answer: Answer, *, needs_texts: bool = False) -> Observations:
-        context = AnswerContext(
-            label=self.brief.label, may_abstain=capabilities_of(self.judge).abstains, needs_texts=needs_texts
+        return read_answer(
+            self.header.rubric,
+            answer.text,
+            replace(make_answer_context(self.judge, self.brief), needs_texts=needs_texts),
         )
-        return read_answer(self.header.rubric, answer.text, context)
+
+
+def make_answer_context(judge: Judge, brief: Brief) -> AnswerContext:
+    """Return what a reader of a judge's answer to a brief must know."""
+    return AnswerContext(label=brief.label, may_abstain=capabilities_of(judge).abstains, any_form=brief.schema is None)
 
 
 def _ends_the_caller(error: BaseException) -> bool:
@@ -319,7 +330,7 @@ def _repair_message(error: AnswerError) -> str:
 
 
 def _brief_flags(brief: Brief) -> list[Flag]:
-    names = number_repeats(picture.role for picture in brief.images)
+    names = number_repeats(brief.role_in_case(picture.role) for picture in brief.images)
     return [Flag(note, name) for name, picture in zip(names, brief.images, strict=True) for note in picture.image.notes]
 
 
@@ -329,9 +340,11 @@ def _answer_flags(answers: list[Answer]) -> list[Flag]:
 
 
 def _sent_images(brief: Brief) -> tuple[SentImage, ...]:
+    """Return the images of a brief, by their roles in the case and in the rubric's order of these."""
+    places = {picture.role: place for place, picture in reversed(list(enumerate(brief.images)))}
     return tuple(
         SentImage(
-            role=picture.role,
+            role=brief.role_in_case(picture.role),
             digest=picture.image.digest,
             width=picture.image.width,
             height=picture.image.height,
@@ -343,7 +356,7 @@ def _sent_images(brief: Brief) -> tuple[SentImage, ...]:
             source_height=picture.image.source_height,
             source_format=picture.image.source_format,
         )
-        for picture in brief.images
+        for picture in sorted(brief.images, key=lambda block: places[brief.role_in_case(block.role)])
     )
 
 

@@ -206,7 +206,8 @@ class Rescorer:
         if recorded.broken:
             return header.make_verdict(Outcome.INVALID, recorded.broken), rubric
         measured = recorded.judge == INSTRUMENTS  # the one judge of ours that may abstain
-        return score_answer(header, recorded.answer, AnswerContext(family=self._family, may_abstain=measured)), rubric
+        context = AnswerContext(family=self._family, may_abstain=measured, any_form=True)
+        return score_answer(header, recorded.answer, context), rubric
 
     def valid_criteria(self, recorded: RecordedAnswer, rubric: Rubric) -> Verdict | None:
         """Return a verdict of those criteria of an invalid answer that are valid by themselves; `None` without any.

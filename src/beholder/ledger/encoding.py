@@ -158,6 +158,11 @@ class _JuryExtract(msgspec.Struct, frozen=True, gc=False):
     jurors: tuple[_JurorExtract, ...] = ()
 
 
+class _PreferenceExtract(msgspec.Struct, frozen=True, gc=False):
+    winner: str | None = None
+    flipped: bool = False
+
+
 class VerdictExtract(msgspec.Struct, frozen=True, gc=False):
     """The fields of a verdict that a tally needs. Decoding only these takes half the time."""
 
@@ -172,6 +177,7 @@ class VerdictExtract(msgspec.Struct, frozen=True, gc=False):
     passed: bool | None = None
     flags: tuple[_FlagExtract, ...] = ()
     jury: _JuryExtract | None = None
+    preference: _PreferenceExtract | None = None
     usage: dict[str, int | None] = {}
     cost_usd: Decimal | None = None
     attempts: int = 0
@@ -213,6 +219,8 @@ def pack_transcripts(transcripts: Sequence[Transcript], known_answer: str) -> by
         return None
     values = [asdict(transcript) for transcript in transcripts]
     for value in values:
+        if not value["part"]:
+            del value["part"]
         for turn in value["turns"]:
             if turn["answer"] == known_answer:
                 turn["answer"] = None
@@ -349,11 +357,11 @@ def _json_default(value: object) -> object:
 
 
 # The keys of a facets object: what lists are filtered by, beside outcome, score, grade and result.
-FACET_SCORES, FACET_FAILED, FACET_FLAGS, FACET_STYLE = "scores", "no", "flags", "style"
+FACET_SCORES, FACET_FAILED, FACET_FLAGS, FACET_STYLE, FACET_WINNER = "scores", "no", "flags", "style", "winner"
 
 
 def encode_facets(verdict: Verdict) -> str | None:
-    """Return JSON with the scores by criterion, the ids of failed assertions, the flags and the style of a verdict.
+    """Return JSON with the scores by criterion, the ids of failed assertions, the flags, the style and the winner.
 
     Empty entries are left out; `None` if all are empty.
     """
@@ -373,6 +381,8 @@ def encode_facets(verdict: Verdict) -> str | None:
         facets[FACET_FLAGS] = list(dict.fromkeys(flag.flag for flag in verdict.flags))
     if verdict.style:
         facets[FACET_STYLE] = verdict.style
+    if verdict.preference is not None and verdict.preference.winner is not None:
+        facets[FACET_WINNER] = verdict.preference.winner
     return storable_json(to_json_text(facets)) if facets else None
 
 

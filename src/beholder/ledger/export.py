@@ -78,18 +78,26 @@ COLUMN_TYPES: Mapping[str, type] = {
 }
 
 
+# Of verdicts by a rubric of kind `preference`; other exports have none of them.
+PREFERENCE_COLUMNS: Mapping[str, type] = {"winner": str, "strength": float, "flipped": bool}
+
+
 class ExportColumns:
-    """Collects the columns that verdicts need: the fixed ones, and groups, criteria and calibrated aspects in order of
-    appearance."""
+    """Collects the columns that verdicts need: the fixed ones, and groups, preferences, criteria and calibrated aspects
+    in order of appearance."""
 
     def __init__(self) -> None:
         self._groups: dict[str, type] = {}
         self._criteria: dict[str, type] = {}
         self._calibrated: dict[str, type] = {}
+        self._preference: dict[str, type] = {}
 
     def add(self, stored: StoredVerdict) -> None:
         self._groups |= dict.fromkeys((f"group.{name}" for name in stored.groups), str)
         self._criteria |= dict.fromkeys((f"{key}.score" for key in stored.verdict.criteria), float)
+        if stored.verdict.preference is not None:
+            choices = (f"{key}.choice" for key in stored.verdict.criteria)
+            self._preference |= {**PREFERENCE_COLUMNS, **dict.fromkeys(choices, str)}
         self._calibrated |= dict.fromkeys(
             (name for key in stored.verdict.calibrated for name in _calibrated_columns(key)), float
         )
@@ -100,7 +108,7 @@ class ExportColumns:
         names = list(COLUMN_TYPES)
         at = names.index("grade")
         first, second = ({name: COLUMN_TYPES[name] for name in part} for part in (names[1:at], names[at:]))
-        return {"case": str} | self._groups | first | self._criteria | self._calibrated | second
+        return {"case": str} | self._groups | first | self._preference | self._criteria | self._calibrated | second
 
 
 def flatten_verdict(stored: StoredVerdict) -> dict[str, Cell]:
@@ -125,6 +133,9 @@ def flatten_verdict(stored: StoredVerdict) -> dict[str, Cell]:
     if verdict.total_range:
         row["total_low"], row["total_high"] = verdict.total_range
     row |= {f"{key}.score": result.score for key, result in verdict.criteria.items()}
+    if verdict.preference is not None:
+        row |= {name: getattr(verdict.preference, name) for name in PREFERENCE_COLUMNS}
+        row |= {f"{key}.choice": result.choice for key, result in verdict.criteria.items()}
     for key, people in verdict.calibrated.items():
         row |= dict(zip(_calibrated_columns(key), (people.value, people.low, people.high), strict=True))
     row["flags"] = " ".join(dict.fromkeys(flag.flag for flag in verdict.flags))

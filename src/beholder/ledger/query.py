@@ -37,7 +37,7 @@ from beholder.ledger.types import (
     VerdictFilter,
     VerdictPage,
 )
-from beholder.verdicts.verdict import Outcome, Verdict
+from beholder.verdicts.verdict import WINNERS, Outcome, Verdict
 
 _SAMPLE = 2000  # cases from which the names of the groups of a run are read
 
@@ -150,6 +150,8 @@ def _conditions(run: int, wanted: VerdictFilter) -> list[ColumnElement[bool]]:
         conditions.append(json_list_has(_V.facets, encoding.FACET_FAILED, encoding.storable_text(wanted.assertion)))
     if wanted.style:
         conditions.append(json_text(_V.facets, encoding.FACET_STYLE) == encoding.storable_text(wanted.style))
+    if wanted.winner:
+        conditions.append(json_text(_V.facets, encoding.FACET_WINNER) == encoding.storable_text(wanted.winner))
     if wanted.flag:
         conditions.append(json_list_has(_V.facets, encoding.FACET_FLAGS, encoding.storable_text(wanted.flag)))
     # Names and texts are looked up through the index of cases and rubrics, which yields numbers of verdicts.
@@ -240,6 +242,17 @@ class RubricTally:
     calibrated: dict[str, RunningMean] = field(default_factory=dict)
     grades: Counter[str] = field(default_factory=Counter)
     passed: Counter[bool] = field(default_factory=Counter)
+    winners: Counter[str] = field(default_factory=Counter)
+    """Of preferences, of which there are so many; `flipped` counts those with a flip, which are among the ties."""
+    preferences: int = 0
+    flipped: int = 0
+
+    def count_preferences(self) -> dict[str, int]:
+        """Return how many preferences came to what; `failed` are those without a winner. Empty where there are none."""
+        if not self.preferences:
+            return {}
+        counts = {winner: self.winners[winner] for winner in WINNERS}
+        return {**counts, "flipped": self.flipped, "failed": self.outcomes.total() - self.winners.total()}
 
     def means(self) -> dict[str, RunningMean]:
         """The mean of each criterion, of `score`, and of calibrated scores."""
@@ -253,6 +266,11 @@ class RubricTally:
             _mean_for(self.criteria, key).add(result.score)
         for key, people in verdict.calibrated.items():
             _mean_for(self.calibrated, key).add(people.value)
+        if verdict.preference is not None:
+            self.preferences += 1
+            self.flipped += verdict.preference.flipped
+            if verdict.preference.winner is not None:
+                self.winners[verdict.preference.winner] += 1
         if verdict.grade is not None:
             self.grades[verdict.grade] += 1
         if verdict.passed is not None:
@@ -338,6 +356,7 @@ class Tally:
                         if rubric.calibrated
                         else {}
                     ),
+                    **({"preference": counted} if (counted := rubric.count_preferences()) else {}),
                     "grades": dict(sorted(rubric.grades.items())),
                     "passed": rubric.passed[True],
                     "failed": rubric.passed[False],
@@ -383,15 +402,18 @@ def read_filter_values(connection: Connection, run: int) -> FilterValues:
         json_text(_V.facets, encoding.FACET_FAILED),
         json_text(_V.facets, encoding.FACET_FLAGS),
         json_text(_V.facets, encoding.FACET_STYLE),
+        json_text(_V.facets, encoding.FACET_WINNER),
     )
     failed: set[str] = set()
     flags: set[str] = set()
     styles: set[str] = set()
-    # Combinations of the three are few, however many verdicts there are.
-    for failed_json, flags_json, style in connection.execute(select(*columns).where(_V.run == run).distinct()):
+    winners: set[str] = set()
+    # Combinations of the four are few, however many verdicts there are.
+    for failed_json, flags_json, style, winner in connection.execute(select(*columns).where(_V.run == run).distinct()):
         failed.update(_parse_texts(failed_json))
         flags.update(_parse_texts(flags_json))
         styles.update([style] if style and isinstance(style, str) else [])
+        winners.update([winner] if winner and isinstance(winner, str) else [])
     groups = {}
     sample = connection.scalars(select(_C.groups).where(_C.run == run).limit(_SAMPLE))
     for name in dict.fromkeys(name for text in sample for name in read_groups(text, "")):
@@ -406,6 +428,7 @@ def read_filter_values(connection: Connection, run: int) -> FilterValues:
         _sorted_naturally(flags),
         _sorted_naturally(styles),
         groups,
+        tuple(one for one in WINNERS if one in winners),
     )
 
 

@@ -156,6 +156,7 @@ class VerdictFilter:
         criterion: The criterion whose score `least`, `most` and `sort` are about, on its own scale; empty for the score
             of the verdict (0–1).
         assertion: The id of an assertion that failed.
+        winner: Of a preference: `first`, `second`, `tie` or `both_bad`. Flips have the flag `order_flip`.
         groups: The case has each of these groups with this value, or with any if the value is empty.
         text: Part of the case's id, or of a value of its groups.
         sort: One of `SORT_ORDERS`.
@@ -171,6 +172,7 @@ class VerdictFilter:
     assertion: str = ""
     flag: str = ""
     style: str = ""
+    winner: str = ""
     groups: Mapping[str, str] = field(default_factory=dict)
     text: str = ""
     sort: str = "worst"
@@ -187,13 +189,15 @@ class VerdictPage:
 @dataclass(frozen=True, slots=True)
 class FilterValues:
     """The values by which the verdicts of a run can be filtered. `failed` are ids of assertions, A2 before A10;
-    `groups` has the values of each group that has at least two, and not too many to choose from."""
+    `winners` are those of preferences; `groups` has the values of each group that has at least two, and not too many to
+    choose from."""
 
     rubrics: frozenset[str]
     failed: tuple[str, ...]
     flags: tuple[str, ...]
     styles: tuple[str, ...]
     groups: Mapping[str, tuple[str, ...]]
+    winners: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -17,7 +17,14 @@ from rich.text import Text
 from beholder.cases.case import number_repeats
 from beholder.exam.report_card import PASS_MARKS, DamageMark, ExamMetric, Mark, MarkStatus
 from beholder.reports.charts import html_result, html_sentences, html_table
-from beholder.reports.text import format_interval, format_number, numbers_table, printable
+from beholder.reports.text import (
+    format_interval,
+    format_number,
+    numbers_table,
+    printable,
+    use_minus_sign,
+    winner_title,
+)
 from beholder.verdicts.verdict import (
     MAX_JSON_NUMBER,
     MIN_COVERAGE,
@@ -78,19 +85,26 @@ def render_verdict(verdict: Verdict, *, full: bool = False) -> Panel:
 def verdict_html(verdict: Verdict) -> Markup:
     """Return a verdict as a card for a notebook: numbers, reasons, and what failed, was corrected or is flagged."""
     headline = _headline(verdict).plain if verdict.answered else f"no score: {verdict.outcome}, {verdict.detail}"
-    points = [
-        (_criterion_name(key), f"{_render_points(result, verdict)} / {format_score(result.scale[1])}")
-        for key, result in verdict.criteria.items()
-    ]
+    points = [(_criterion_name(key), _describe_result(result, verdict)) for key, result in verdict.criteria.items()]
     parts = [html_sentences([headline.strip()])]
     if points:
-        parts.append(html_table(("criterion", "score"), points))
+        parts.append(html_table(("criterion", "better" if verdict.preference else "score"), points))
     parts.append(html_sentences(_describe_evidence(verdict)))
     title = f"{printable(verdict.case)} · {verdict.rubric} {verdict.rubric_version}"
     return html_result(title, [*parts, html_sentences([_render_footer(verdict).plain])])
 
 
+def _describe_result(result: CriterionResult, verdict: Verdict) -> str:
+    """Return what a criterion came to: its choice with the mean strength, or its score."""
+    if verdict.preference is None:
+        return f"{_render_points(result, verdict)} / {format_score(result.scale[1])}"
+    if result.choice is None or result.score is None:
+        return "–"
+    return f"{winner_title(result.choice)} ({use_minus_sign(f'{round_half_up(result.score):+g}')})"
+
+
 def _describe_evidence(verdict: Verdict) -> Iterator[str]:
+    yield from _list_order_answers(verdict)
     if verdict.coverage:
         yield _render_coverage(verdict, verdict.coverage)
     for key, result in verdict.criteria.items():
@@ -103,7 +117,7 @@ def _describe_evidence(verdict: Verdict) -> Iterator[str]:
     for key, items in verdict.findings.items():
         if items:
             yield f"{_criterion_name(key)}: {'; '.join(map(_truncate, items))}"
-    if verdict.assessment:
+    if verdict.assessment and verdict.preference is None:
         yield _truncate(verdict.assessment)
     for correction in verdict.corrections:
         yield f"± {_describe_correction(correction)}"
@@ -127,23 +141,54 @@ def _render_answered(verdict: Verdict, full: bool) -> Iterator[RenderableType]:
             yield Padding(
                 Group(Text(_criterion_name(key), "bold"), *(_item("•", item) for item in items)), (1, 0, 0, 0)
             )
-    if verdict.assessment:
+    if verdict.assessment and verdict.preference is None:
         yield Padding(Text(printable(verdict.assessment, lines=True), "italic"), (1, 0, 0, 0))
+    yield from _render_order_answers(verdict)
     if verdict.jury:
-        yield Padding(_jury(verdict.jury), (1, 0, 0, 0))
+        yield Padding(_jury(verdict.jury, is_preference=verdict.preference is not None), (1, 0, 0, 0))
     yield from _render_notes(verdict)
 
 
 def _render_unanswered(verdict: Verdict) -> Iterator[RenderableType]:
     yield Text.assemble(("no score: ", "bold"), (str(verdict.outcome), "bold yellow"))
     yield Text(printable(_truncate(verdict.detail), lines=True))
+    yield from _render_order_answers(verdict)
     if verdict.jury:
-        yield Padding(_jury(verdict.jury), (1, 0, 0, 0))
+        yield Padding(_jury(verdict.jury, is_preference=verdict.preference is not None), (1, 0, 0, 0))
     yield from _render_notes(verdict)
+
+
+def _render_order_answers(verdict: Verdict) -> Iterator[RenderableType]:
+    if lines := list(_list_order_answers(verdict)):
+        yield Padding(Group(Text("Answers", "bold"), *(_item("•", line) for line in lines)), (1, 0, 0, 0))
+
+
+def _list_order_answers(verdict: Verdict) -> Iterator[str]:
+    """Yield a line for each call behind a preference: its order, its choice, its reason in the judge's own letters."""
+    answers = verdict.preference.answers if verdict.preference else ()
+    for answer in answers:
+        who = f"{answer.judge} #{answer.sample + 1}, " if verdict.jury else ""
+        letters = "A is first" if answer.order == "given" else "A is second"
+        if answer.choice is None:
+            yield f"{who}{answer.order} order: {answer.outcome}, {_truncate(answer.detail)}"
+            continue
+        strength = f", strength {answer.strength}" if answer.strength is not None else ""
+        reason = f" – {_truncate(answer.reason)}" if answer.reason else ""
+        yield f"{who}{answer.order} order ({letters}): {winner_title(answer.choice)}{strength}{reason}"
 
 
 def _headline(verdict: Verdict) -> Text:
     line = Text()
+    if verdict.preference is not None and verdict.preference.winner is not None:
+        line.append(winner_title(verdict.preference.winner), "bold")
+        if verdict.preference.strength is not None:
+            line.append(f"   strength {format_score(verdict.preference.strength)} of 3")
+        orders = {answer.order for answer in verdict.preference.answers}
+        if verdict.preference.flipped:
+            line.append("   the answer followed the order of the two", "yellow")
+        elif len(orders) == 1:
+            line.append(f"   asked in {orders.pop()} order only", "dim")
+        return line
     if verdict.grade:
         line.append(f" {verdict.grade} ", f"bold reverse {_tone(verdict)}")
         line.append("  ")
@@ -204,8 +249,9 @@ def _failed_gates(verdict: Verdict) -> list[str]:
 def _criteria(verdict: Verdict) -> Table:
     table = Table.grid(padding=(0, 2))
     for key, result in verdict.criteria.items():
-        points = f"{_render_points(result, verdict)} / {format_score(result.scale[1])}"
-        cells: list[RenderableType] = [Text(_criterion_name(key)), _bar(result), Text(points)]
+        points = _describe_result(result, verdict)
+        bar = [] if verdict.preference else [_bar(result)]
+        cells: list[RenderableType] = [Text(_criterion_name(key)), *bar, Text(points)]
         if len({criterion.weight for criterion in verdict.criteria.values()}) > 1:
             cells.append(Text(f"× {format_score(result.weight)}", "dim"))
         if result.assertions:
@@ -253,7 +299,7 @@ def _assertion(assertion: AssertionResult) -> RenderableType:
     return _item(mark, text, color)
 
 
-def _jury(jury: Jury) -> Group:
+def _jury(jury: Jury, *, is_preference: bool) -> Group:
     unmeasured = f", {jury.unmeasured} unmeasured" if jury.unmeasured else ""
     lines = [Text(f"Jury: {jury.answered} answered{unmeasured}, {jury.failed} without a score", "bold")]
     spread = ", ".join(
@@ -262,7 +308,8 @@ def _jury(jury: Jury) -> Group:
     if spread:
         lines.append(Text(f"  spread (highest − lowest): {spread}"))
     if jury.agreement is not None:
-        lines.append(Text(f"  {jury.agreement:.0%} of the assertions answered alike by all"))
+        what = "choices made" if is_preference else "assertions answered"
+        lines.append(Text(f"  {jury.agreement:.0%} of the {what} alike by all"))
     for juror in jury.jurors:
         if juror.score is not None:
             result = f"{round_half_up(juror.score):.2f}"

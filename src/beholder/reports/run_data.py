@@ -13,7 +13,7 @@ from typing import IO, NamedTuple, TypeVar
 
 from beholder.instruments.instrument import state_condition
 from beholder.judges.audit import DISAGREE, NOT_AUDITED
-from beholder.ledger.encoding import FACET_STYLE
+from beholder.ledger.encoding import FACET_STYLE, FACET_WINNER
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.query import Tally
 from beholder.ledger.types import RunRecord, StoredVerdict
@@ -215,6 +215,8 @@ class VerdictIndex:
             self.scales.setdefault(escape_hidden(key), (float(result.scale[0]), float(result.scale[1])))
             _append_padded(self.criteria, escape_hidden(key), number, result.score)
         groups = {**stored.groups, FACET_STYLE: verdict.style} if verdict.style else stored.groups
+        if verdict.preference is not None and verdict.preference.winner is not None:
+            groups = {**groups, FACET_WINNER: verdict.preference.winner}
         for name, value in groups.items():
             _append_padded(self.groups, escape_hidden(name), number, self.values.number(escape_hidden(value)))
         return number

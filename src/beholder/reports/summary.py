@@ -23,6 +23,7 @@ from beholder.reports.run_data import AUDIT_FLAGS, AskedAssertion, ExampleVerdic
 from beholder.reports.text import (
     column_title,
     criterion_titles,
+    describe_preferences,
     escape_hidden,
     format_done,
     humanize_state,
@@ -292,6 +293,14 @@ def run_facts(gathered: RunData) -> list[tuple[str, list[str]]]:
             or [
                 escape_hidden(f"{_rubric_line(rubric)} {rubric.get('version', '')}".strip())
                 for rubric in record.rubrics
+            ],
+        ),
+        (
+            "Preferences",
+            [
+                describe_preferences(counts)
+                for rubric in tally.rubrics.values()
+                if (counts := rubric.count_preferences())
             ],
         ),
         ("Prompt digest", [digest[:12] for digest in prompt_digests(record).values()]),

@@ -143,15 +143,19 @@ FLAG_TITLES = {
     "cut_off": "cut off, asked again",
     "empty_answer": "empty answer, asked again",
     "empty_evidence": "no evidence given",
+    "criterion_flip": "criterion follows the order",
     "empty_reason": "no reason given",
     "finding_missing": "list of findings missing",
     "gate": "failed by a gate",
     "generic_style": "style not known, general questions",
     "jurors_failed": "jurors without a score",
+    "jury_split": "jurors are split",
     "label_differs": "case called by another name",
     "measured_not_seen": "measured, not seen",
     "not_applicable": "answered N/A",
     "not_audited": "not checked against the pixels",
+    "order_flip": "answer follows the order",
+    "order_lean": "better in one order only",
     "other_setting": "another setting set aside",
     "partial": "only part of it applied",
     "pixels_disagree": "pixels disagree",
@@ -165,11 +169,29 @@ FLAG_TITLES = {
     "score_in_odd_form": "score in an odd form",
     "sister_criteria": "criteria of other rubrics set aside",
     "schema_ignored": "server ignored the form of answers",
+    "strength_ignored": "strength beside a tie",
+    "strength_missing": "no strength given",
     "structured_output_unavailable": "server cannot hold answers to a form",
     "tie": "jurors tied",
 }
 _FIRST_FRAME = re.compile(r"first_frame_of_(\w+)")
 _ENCODER_QUALITY = re.compile(r"(jpeg|webp)_quality_(\d+)")
+
+
+def describe_preferences(counts: Mapping[str, int]) -> str:
+    """Return what preferences came to (`RubricTally.count_preferences`) in a line; empty where there are none."""
+    if not counts:
+        return ""
+    flips = f" ({counts['flipped']:,} with a flip)" if counts["flipped"] else ""
+    ties = "1 tie" if counts["tie"] == 1 else f"{counts['tie']:,} ties"
+    failed = f", {counts['failed']:,} failed" if counts["failed"] else ""
+    wins = f"first better in {counts['first']:,}, second in {counts['second']:,}"
+    return f"{wins}, {ties}{flips}, both bad in {counts['both_bad']:,}{failed}"
+
+
+def winner_title(winner: str) -> str:
+    """Return the winner of a preference for people."""
+    return {"first": "first is better", "second": "second is better", "both_bad": "both bad"}.get(winner, winner)
 
 
 def flag_title(key: str) -> str:

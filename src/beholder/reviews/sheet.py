@@ -239,9 +239,11 @@ def build_sheet(record: RunRecord, case: Case, verdicts: Sequence[Verdict], labe
         label: The blind label.
 
     Raises:
-        UsageError: A rubric is not stored with the run.
+        UsageError: A rubric is not stored with the run, or asks which of two is better.
     """
     rubrics = tuple(_rubric_for(record, case, verdict) for verdict in verdicts)
+    if pairs := [rubric.name for rubric in rubrics if rubric.is_preference]:
+        raise UsageError(f"{', '.join(pairs)} asks which of two is better, and people rate scores here.")
     names = dict.fromkeys(field.name for rubric in rubrics for field in rubric.fields)
     fields = tuple((name, case.fields[name]) for name in names if name in case.fields)
     roles = dict.fromkeys(role for rubric in rubrics for role in rubric.roles if role in case.images)

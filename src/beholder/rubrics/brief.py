@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import structs
 
-from beholder.cases.case import Case, FieldValue, list_texts, quote_names
+from beholder.cases.case import Case, FieldValue, are_same_images, list_texts, quote_names
 from beholder.errors import CaseError, Problem, RubricError
 from beholder.images.image import PreparedImage
 from beholder.rubrics.prompt import (
@@ -31,7 +31,21 @@ from beholder.rubrics.prompt import (
     render_data_rules,
     render_system_prompt,
 )
-from beholder.rubrics.rubric import Criterion, Rubric, RubricField, RubricImage
+from beholder.rubrics.rubric import (
+    CANDIDATE_LABELS,
+    CANDIDATES,
+    Criterion,
+    OrderChoice,
+    Rubric,
+    RubricField,
+    RubricImage,
+)
+
+WHOLE = ""
+"""The part of a brief that is all there is to ask about its case."""
+GIVEN, SWAPPED = ORDERS = ("given", "swapped")
+"""The parts of a preference: its candidates in the order of the case, and the other way round."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +91,9 @@ class Brief:
     answer_tokens: int = 2048
     fields: Mapping[str, FieldValue] = field(default_factory=dict)
     criteria: tuple[Criterion, ...] = ()
+    part: str = WHOLE
+    """Which of several briefs about its case it is: a preference is asked in two orders. It is not in the digest: what
+    is asked about (x, y) the other way round is what is asked about (y, x), and has the same answers."""
 
     def __repr__(self) -> str:
         images = ", ".join(part.role for part in self.images) or "none"
@@ -86,6 +103,12 @@ class Brief:
     def images(self) -> tuple[ImageBlock, ...]:
         """The images of the user message, in order."""
         return tuple(part for part in self.content if isinstance(part, ImageBlock))
+
+    def role_in_case(self, role: str) -> str:
+        """Return the role that an image of this brief has in its case: in swapped order `first` is its `second`."""
+        return (
+            dict(zip(CANDIDATES, reversed(CANDIDATES), strict=True)).get(role, role) if self.part == SWAPPED else role
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON values, without the bytes of the images."""
@@ -141,14 +164,23 @@ class Composer:
         prompt: A user's own prompt, in place of the rubric's.
         setting: One of the rubric's settings; without it, the images of a case decide.
         style_folders: Folders with a user's own styles.
+        orders: In which orders the candidates of a preference are shown: `both`, `random` or `given`.
 
     Raises:
-        CaseError: For an unknown setting or an empty prompt.
+        CaseError: For an unknown setting or order, or an empty prompt.
     """
 
     def __init__(
-        self, rubric: Rubric, *, prompt: str | None = None, setting: str = "", style_folders: Sequence[Path] = ()
+        self,
+        rubric: Rubric,
+        *,
+        prompt: str | None = None,
+        setting: str = "",
+        style_folders: Sequence[Path] = (),
+        orders: str = OrderChoice.BOTH,
     ) -> None:
+        if orders not in tuple(OrderChoice):
+            raise CaseError(f"The orders are {', '.join(OrderChoice)}, and {orders!r} is none of them.")
         if setting and setting not in rubric.settings:
             allowed = ", ".join(rubric.settings) or "none"
             raise CaseError(f"{rubric.name} has no setting {setting!r}; it has {allowed}.")
@@ -158,6 +190,7 @@ class Composer:
         self._prompt = prompt
         self._setting = setting
         self._style_folders = tuple(style_folders)
+        self._orders = orders
         self._applied: dict[tuple[str, str, bool], _AppliedRubric] = {}
         # By the names of a case's fields and images, and the types of the images: a tuple has several in one role.
         self._setting_by_names: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[type, ...]], str] = {}
@@ -168,8 +201,15 @@ class Composer:
         return {**self.__dict__, "_applied": {}, "_setting_by_names": {}}
 
     def rubric_for(self, case: Case) -> Rubric:
-        """Return the rubric for a case: with its setting, and with the assertions of its style."""
-        return self._apply(case).rubric
+        """Return the rubric for a case: with its setting, and with the assertions of its style.
+
+        Raises:
+            CaseError: The case does not fit, or its candidates are the same.
+        """
+        rubric = self._apply(case).rubric
+        if rubric.is_preference:
+            _check_candidates(case)
+        return rubric
 
     def is_ready_for(self, case: Case) -> bool:
         """Return whether `rubric_for` has the rubric at hand; else it renders a template, which may take seconds."""
@@ -187,18 +227,35 @@ class Composer:
         styles = (applied.rubric.style for applied in self._applied.values())
         return {style.style: style.near for style in styles if style is not None and style.near}
 
-    def compose(self, case: Case, images: Mapping[str, PreparedImage | Sequence[PreparedImage]] | None) -> Brief:
-        """Return the brief of a case.
+    def list_parts(self, case: Case) -> tuple[str, ...]:
+        """Return the parts in which a judge is asked about a case: one brief for each, and one verdict from all.
+
+        It is `WHOLE` alone by most rubrics, and the order or orders of the candidates for a preference.
+        """
+        if not self.rubric.is_preference:
+            return (WHOLE,)
+        if self._orders == OrderChoice.RANDOM:  # by the id: a run that is resumed asks the same
+            return (ORDERS[hashlib.sha256(case.id.encode("utf-8", "replace")).digest()[0] % 2],)
+        return ORDERS if self._orders == OrderChoice.BOTH else (GIVEN,)
+
+    def compose(
+        self, case: Case, images: Mapping[str, PreparedImage | Sequence[PreparedImage]] | None, part: str = WHOLE
+    ) -> Brief:
+        """Return the brief of a case, or one of its briefs.
 
         Args:
             case: The case.
             images: Its prepared images by role, one or several in order; `None` makes a brief without images, for a
                 judge that needs none.
+            part: One of `list_parts`. For a preference `WHOLE` is the given order.
 
         Raises:
             CaseError: When the case does not fit the rubric.
         """
         applied = self._apply(case)
+        if part == SWAPPED:
+            case = replace(case, fields=_swap_candidates(case.fields))
+            images = _swap_candidates(images) if images else images
         rubric = applied.rubric
         roles = () if images is None else rubric.roles
         images = images or {}
@@ -210,7 +267,7 @@ class Composer:
             content = _compose_own_prompt(self._prompt, rubric, case, blocks)
         else:
             content = _compose_content(rubric, case, blocks)
-        return replace(_make_brief(applied, content), fields=dict(case.fields), criteria=rubric.criteria)
+        return replace(_make_brief(applied, content), fields=dict(case.fields), criteria=rubric.criteria, part=part)
 
     def _apply(self, case: Case) -> _AppliedRubric:
         return self._apply_setting(*self._applied_key(case))
@@ -293,6 +350,23 @@ def _check_case(rubric: Rubric, case: Case) -> None:
         )
 
 
+def _check_candidates(case: Case) -> None:
+    """Raise `CaseError` where the candidates are plainly the same. A remote image is known only when it is fetched."""
+    first, second = CANDIDATES
+    if (text := case.fields.get(first)) is not None and text == case.fields.get(second):
+        raise CaseError(f"The case {case.id!r} has the same text as first and second; there is nothing to compare.")
+    images = [case.sources(role) for role in CANDIDATES]
+    if all(len(one) == 1 for one in images) and are_same_images(images[0][0], images[1][0]):
+        raise CaseError(f"The case {case.id!r} has the same image as first and second; there is nothing to compare.")
+
+
+def _swap_candidates(values: Mapping[str, T]) -> dict[str, T]:
+    """Return the values with those of the two candidates exchanged; their names keep their places."""
+    first, second = CANDIDATES
+    other = {first: second, second: first} if first in values and second in values else {}
+    return {name: values[other.get(name, name)] for name in values}
+
+
 def _check_assertions(rubric: Rubric, style: str) -> None:
     empty = [criterion.key for criterion in rubric.criteria if not criterion.assertions]
     if empty:
@@ -311,7 +385,7 @@ def _make_image_blocks(image: RubricImage, prepared: PreparedImage | Sequence[Pr
 def _compose_content(rubric: Rubric, case: Case, images: Sequence[ImageBlock]) -> tuple[TextBlock | ImageBlock, ...]:
     """Return the user message in our words: the images, then the fields, the label and what to do."""
     token = make_fence_token(text for name in case.fields for text in list_texts(case.fields[name]))
-    blocks = [_format_field(field, case, token) or _format_absent(field) for field in rubric.fields]
+    blocks = [_format_field(rubric, field, case, token) or _format_absent(field) for field in rubric.fields]
     parts = [
         *(block for block in blocks if block),
         *([_format_label(rubric)] if rubric.echo else []),
@@ -325,7 +399,7 @@ def _compose_own_prompt(
 ) -> tuple[TextBlock | ImageBlock, ...]:
     """Return the user message in a user's own words: their text, the images, then every field without a placeholder."""
     token = make_fence_token(text for name in case.fields for text in list_texts(case.fields[name]))
-    values = {field.name: _format_field(field, case, token) or field.absent for field in rubric.fields}
+    values = {field.name: _format_field(rubric, field, case, token) or field.absent for field in rubric.fields}
     if rubric.style:
         values["style"] = rubric.style.style
         if rubric.style.description:
@@ -335,7 +409,7 @@ def _compose_own_prompt(
     if "style_name" in used:
         used |= {"style"}
     rest = [
-        _format_field(field, case, token) or _format_absent(field)
+        _format_field(rubric, field, case, token) or _format_absent(field)
         for field in rubric.fields
         if field.name in case.fields and field.name not in used
     ]
@@ -343,11 +417,12 @@ def _compose_own_prompt(
     return (TextBlock(text), *images, *([TextBlock(closing)] if closing else []))
 
 
-def _format_field(field: RubricField, case: Case, token: str) -> str:
+def _format_field(rubric: Rubric, field: RubricField, case: Case, token: str) -> str:
     if field.name not in case.fields:
         return ""
     texts = list_texts(case.fields[field.name])
-    names = [field.name] if len(texts) == 1 else [f"{field.name} {n} of {len(texts)}" for n in range(1, len(texts) + 1)]
+    shown = CANDIDATE_LABELS.get(field.name, field.name) if rubric.is_preference else field.name
+    names = [shown] if len(texts) == 1 else [f"{shown} {n} of {len(texts)}" for n in range(1, len(texts) + 1)]
     return "\n".join(delimit(name, text, token) for name, text in zip(names, texts, strict=True))
 
 

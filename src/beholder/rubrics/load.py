@@ -21,7 +21,7 @@ from beholder.errors import Problem, RubricError, UsageError
 from beholder.images.image import regular_file
 from beholder.plugins import find_entry_points, is_own, list_overrides, may_override
 from beholder.rubrics import builtin_folder, styles_folder
-from beholder.rubrics.rubric import NotApplicable, Rubric, ScoringKind, Style
+from beholder.rubrics.rubric import PREFERENCE_SCALE, NotApplicable, Rubric, RubricKind, ScoringKind, Style
 from beholder.rubrics.template import MAX_TEMPLATE_BYTES
 from beholder.rubrics.validate import (
     find_idle_assertions,
@@ -49,6 +49,7 @@ GENERIC_STYLE = "generic"
 MAX_STYLE_NAME = 48
 MAX_SHOWN_NAME = 120
 ALLOWED_WORDS = {
+    "kind": tuple(RubricKind),
     "scoring.kind": tuple(ScoringKind),
     "scoring.criterion_score": ("given", "confidence"),
     "scoring.not_applicable": tuple(NotApplicable),
@@ -242,7 +243,11 @@ def _read_rubric(path: Path) -> _RubricSource:
             raise RubricError(str(path), [Problem(f"the prompt stands here and in {PROMPT_FILE}; keep one", "prompt")])
         _check_link(prompt, path)
         rubric = structs.replace(rubric, prompt=_read_prompt(prompt))
-    rubric = structs.replace(rubric, criteria=tuple(criterion.with_assertion_ids() for criterion in rubric.criteria))
+    if rubric.is_preference:
+        criteria = tuple(structs.replace(criterion, scale=PREFERENCE_SCALE) for criterion in rubric.criteria)
+    else:
+        criteria = tuple(criterion.with_assertion_ids() for criterion in rubric.criteria)
+    rubric = structs.replace(rubric, criteria=criteria)
     from beholder.rubrics.prompt import find_prompt_problems
 
     problems = find_prompt_problems(rubric)

@@ -25,7 +25,7 @@ from msgspec import UNSET, Struct
 
 from beholder.errors import Problem, RubricError
 from beholder.rubrics import builtin_folder
-from beholder.rubrics.rubric import Assertion, Criterion, Rubric
+from beholder.rubrics.rubric import PREFERENCE_SCALE, Assertion, Criterion, Rubric
 from beholder.rubrics.template import (
     TemplateFailure,
     find_size_problem,
@@ -121,20 +121,23 @@ def _write_placeholder(name: str) -> str:
     return "{" + name.upper() + "}" if name.endswith("_count") or "assertions" in name else "{{" + name + "}}"
 
 
-DEFAULT_PROMPT = "default.md.j2"
-RULES_PROMPT = "rules.md.j2"
+DEFAULT_PROMPT, PREFERENCE_PROMPT = "default.md.j2", "preference.md.j2"
+RULES_PROMPT, PREFERENCE_RULES_PROMPT = "rules.md.j2", "preference_rules.md.j2"
 
 
 def render_system_prompt(rubric: Rubric) -> str:
     """Return the whole system message of a rubric. Raises `RubricError` when its prompt cannot be rendered."""
+    default, rules_prompt = DEFAULT_PROMPT, RULES_PROMPT
+    if rubric.is_preference:
+        default, rules_prompt = PREFERENCE_PROMPT, PREFERENCE_RULES_PROMPT
     try:
         if not rubric.prompt:
-            text = render_shared_template(DEFAULT_PROMPT, _template_values(rubric))
+            text = render_shared_template(default, _template_values(rubric))
         else:
             render = render_own_template if rubric.prompt in _own_prompts() else render_foreign_template
             text = render(rubric.prompt, _template_values(rubric))
         # With values of its own: a template may change those it gets.
-        rules = render_shared_template(RULES_PROMPT, _template_values(rubric))
+        rules = render_shared_template(rules_prompt, _template_values(rubric))
     except TemplateFailure as error:
         where = f"the prompt of {rubric.name}" + (f" ({rubric.setting})" if rubric.setting else "")
         raise RubricError(where, [Problem(f"cannot be rendered: {error}", line=error.line)]) from None
@@ -185,6 +188,7 @@ def render_data_rules() -> str:
 JsonSchema = dict[str, object]
 
 YES, NO, NOT_APPLICABLE = "Yes", "No", "N/A"
+CHOICES = ("A", "B", "tie", "both_bad")
 
 
 def make_answer_schema(rubric: Rubric) -> JsonSchema:
@@ -192,6 +196,10 @@ def make_answer_schema(rubric: Rubric) -> JsonSchema:
     properties: dict[str, JsonSchema] = {}
     if rubric.echo:
         properties[rubric.echo] = _text_schema("the case's label, as given")
+    if rubric.is_preference:
+        choice = _choice_schema(rubric)
+        properties["criteria"] = _object_schema({criterion.key: choice for criterion in rubric.criteria})
+        return _object_schema({**properties, "overall": choice})
     for finding in rubric.findings:
         properties[finding.key] = {"type": "array", "items": {"type": "string"}, "description": finding.about}
     properties["criteria"] = _object_schema(
@@ -205,7 +213,7 @@ def make_answer_schema(rubric: Rubric) -> JsonSchema:
 def estimate_answer_tokens(rubric: Rubric) -> int:
     """Return a generous estimate of the tokens of an answer, for providers that need a limit."""
     assertions = sum(1 for _ in rubric.assertions())
-    return 1024 + 96 * assertions + 160 * len(rubric.criteria) + 256 * len(rubric.findings)
+    return 1024 + 96 * assertions + 160 * _count_blocks(rubric) + 256 * len(rubric.findings)
 
 
 def typical_answer_tokens(rubric: Rubric) -> int:
@@ -213,7 +221,12 @@ def typical_answer_tokens(rubric: Rubric) -> int:
     them indented (`benchmarks/answer_tokens.py`)."""
     assertions = sum(1 for _ in rubric.assertions())
     assessment = 40 if rubric.assessment else 0
-    return 35 * assertions + 47 * len(rubric.criteria) + 30 * len(rubric.findings) + assessment
+    return 35 * assertions + 47 * _count_blocks(rubric) + 30 * len(rubric.findings) + assessment
+
+
+def _count_blocks(rubric: Rubric) -> int:
+    """Return how many reasons an answer has: one for each criterion, and of a preference one for the whole."""
+    return len(rubric.criteria) + rubric.is_preference
 
 
 def offers_not_applicable(rubric: Rubric, assertion: Assertion) -> bool:
@@ -236,6 +249,17 @@ def _criterion_schema(rubric: Rubric, criterion: Criterion) -> JsonSchema:
     return _object_schema(properties)
 
 
+def _choice_schema(rubric: Rubric) -> JsonSchema:
+    """Return the schema of one choice. Its strength is 0 where neither is better: not every provider takes null."""
+    return _object_schema(
+        {
+            rubric.reason.key: _text_schema(_describe_reason(rubric)),
+            "choice": {"type": "string", "enum": list(CHOICES)},
+            "strength": {"type": "integer", "minimum": 0, "maximum": PREFERENCE_SCALE[1]},
+        }
+    )
+
+
 def _assertion_schema(rubric: Rubric, assertion: Assertion) -> JsonSchema:
     answers = [YES, NO, NOT_APPLICABLE] if offers_not_applicable(rubric, assertion) else [YES, NO]
     properties: dict[str, JsonSchema] = {
@@ -255,7 +279,7 @@ def _score_schema(criterion: Criterion) -> JsonSchema:
 def _describe_reason(rubric: Rubric) -> str:
     if rubric.reason.words:
         return "{}–{} words of specific visual evidence, with its place".format(*rubric.reason.words)
-    return "why this score"
+    return "why this choice" if rubric.is_preference else "why this score"
 
 
 def _text_schema(description: str) -> JsonSchema:

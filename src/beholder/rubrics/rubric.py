@@ -157,6 +157,29 @@ class Finding(Struct, frozen=True, forbid_unknown_fields=True):
     about: str = ""
 
 
+class RubricKind(StrEnum):
+    """What a judge gives: a score for each criterion of one output, or which of two candidates is better."""
+
+    SCORES = "scores"
+    PREFERENCE = "preference"
+
+
+CANDIDATES = ("first", "second")
+"""The roles of the two images (or the names of the two texts) that a preference is about, in the given order."""
+CANDIDATE_LABELS = {"first": "Candidate A", "second": "Candidate B"}
+"""What the judge reads before a candidate: it tells nothing but its position in the brief."""
+PREFERENCE_SCALE: tuple[Number, Number] = (-3, 3)
+"""A criterion of a preference as a number: strength 1 to 3, positive for the first candidate, 0 for neither."""
+
+
+class OrderChoice(StrEnum):
+    """In which orders the two candidates of a case are shown: in both, one by a hash of the case, or as given."""
+
+    BOTH = "both"
+    RANDOM = "random"
+    GIVEN = "given"
+
+
 class ScoringKind(StrEnum):
     """How criteria become one number.
 
@@ -276,6 +299,8 @@ class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
     """The style that was applied; never in a file."""
     setting: str = ""
     """The setting that was chosen; never in a file."""
+    kind: RubricKind | UnsetType = UNSET
+    """What a judge gives. Unset is scores; it is not dumped, so that the fingerprints of older runs stay."""
 
     @classmethod
     def load(cls, name: str | os.PathLike[str]) -> Rubric:
@@ -296,6 +321,11 @@ class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def name(self) -> str:
         return self.rubric
+
+    @property
+    def is_preference(self) -> bool:
+        """Whether a judge says which of two candidates is better, instead of giving scores."""
+        return self.kind is RubricKind.PREFERENCE
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -355,6 +385,12 @@ def override_scoring(
     Raises:
         UsageError: For a value that is not allowed.
     """
+    gates = tuple(gates)
+    given = {"threshold": threshold is not None, "gates": bool(gates), "not_applicable": not_applicable is not None}
+    if rubric.is_preference and (wrong := [name for name, is_given in given.items() if is_given]):
+        raise UsageError(
+            f"{rubric.name} asks which of two is better and gives no scores: leave out {', '.join(wrong)}."
+        )
     if threshold is not None:
         if not 0 <= threshold <= 1:
             raise UsageError(f"The threshold is between 0 and 1, and {threshold} is not.")

@@ -8,6 +8,9 @@ from fractions import Fraction
 
 from beholder.errors import Problem
 from beholder.rubrics.rubric import (
+    CANDIDATE_LABELS,
+    CANDIDATES,
+    PREFERENCE_SCALE,
     Assertion,
     CheckRule,
     Criterion,
@@ -15,6 +18,7 @@ from beholder.rubrics.rubric import (
     NotApplicable,
     Number,
     Rubric,
+    Scoring,
     ScoringKind,
     Style,
     to_fraction,
@@ -29,6 +33,8 @@ _MAX_NUMBER = 10**9  # what a weight or a score may come to
 
 def find_rubric_problems(rubric: Rubric) -> list[Problem]:
     """Return everything that is wrong with a rubric, each problem with its key."""
+    if rubric.is_preference:
+        return [*_check_names(rubric), *_check_criteria(rubric), *_check_settings(rubric), *_check_preference(rubric)]
     return [
         *_check_names(rubric),
         *_check_criteria(rubric),
@@ -167,6 +173,39 @@ def _check_assertions(rubric: Rubric) -> Iterator[Problem]:
             yield Problem("with `styles: true` each criterion needs a `letter` of its own", "criteria")
         if "style" not in {field.name for field in rubric.fields}:
             yield Problem("with `styles: true` the rubric needs the field `style`", "fields")
+
+
+def _check_preference(rubric: Rubric) -> Iterator[Problem]:
+    """Return what does not fit a rubric that asks which of two candidates is better."""
+    roles, names = ({image.role for image in rubric.images}, {field.name for field in rubric.fields})
+    in_images, in_fields = set(CANDIDATES) <= roles, set(CANDIDATES) <= names
+    if in_images == in_fields or len(set(CANDIDATES) & (roles | names)) < 2 or set(CANDIDATES) & roles & names:
+        yield Problem("a preference compares the images `first` and `second`, or the fields of these names", "images")
+    for index, image in enumerate(rubric.images):
+        label = CANDIDATE_LABELS.get(image.role, image.label)
+        if image.label != label:
+            yield Problem(f"{image.label!r} should be {label!r}: the answer names it so", f"images[{index}].label")
+        if image.role in CANDIDATES and image.many:
+            yield Problem("a candidate is one image", f"images[{index}].many")
+    for index, field in enumerate(rubric.fields):
+        if field.name in CANDIDATES and not field.required:
+            yield Problem("a pair needs both candidates", f"fields[{index}].required")
+    for name, setting in rubric.settings.items():
+        if in_images and not set(CANDIDATES) <= set(setting.images):
+            yield Problem("lacks the image of a candidate", f"settings.{name}.images")
+    for index, criterion in enumerate(rubric.criteria):
+        if criterion.key == "overall":
+            yield Problem("'overall' is the choice over all criteria; choose another", f"criteria[{index}].key")
+        if criterion.scale not in (PREFERENCE_SCALE, Criterion("").scale):
+            yield Problem("a preference has no scale: the answer is A, B, tie or both_bad", f"criteria[{index}].scale")
+        for key in ("assertions", "anchors"):
+            if getattr(criterion, key):
+                yield Problem("scores have these, and a preference has none", f"criteria[{index}].{key}")
+    for key, empty in (("findings", ()), ("assessment", ""), ("sisters", ()), ("format", ""), ("styles", False)):
+        if getattr(rubric, key) != empty:
+            yield Problem("is for scores, and a preference has none", key)
+    if rubric.scoring != Scoring():
+        yield Problem("is for scores: a preference is computed from the choices", "scoring")
 
 
 def _check_settings(rubric: Rubric) -> Iterator[Problem]:

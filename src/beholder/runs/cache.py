@@ -17,13 +17,11 @@ from dataclasses import replace
 from struct import Struct
 
 from beholder.errors import AnswerError, Unreachable, Waiting
-from beholder.judges.base import capabilities_of
-from beholder.judges.conversation import Conversation, add_brief_details
+from beholder.judges.conversation import Conversation, add_brief_details, make_answer_context
 from beholder.ledger.encoding import key_id, split_ids
 from beholder.ledger.types import AnswerKey, StoredAnswer
 from beholder.runs.ledger_access import CallCoalescer, LedgerThread
 from beholder.runs.worker_processes import DaemonThreadPool
-from beholder.verdicts.observe import AnswerContext
 from beholder.verdicts.score import make_scored_verdict, read_answer
 
 _log = logging.getLogger(__name__)
@@ -262,11 +260,7 @@ def restore_answer(conversation: Conversation, stored: StoredAnswer) -> None:
     """
     brief, header = conversation.brief, conversation.header
     try:
-        observed = read_answer(
-            header.rubric,
-            stored.text,
-            AnswerContext(label=brief.label, may_abstain=capabilities_of(conversation.judge).abstains),
-        )
+        observed = read_answer(header.rubric, stored.text, make_answer_context(conversation.judge, brief))
     except AnswerError:
         return
     verdict = add_brief_details(make_scored_verdict(header, observed), brief)

@@ -19,11 +19,11 @@ from beholder.judges.conversation import Conversation
 from beholder.ledger.types import AnswerKey, Entry
 from beholder.providers.base import notify_observers
 from beholder.rubrics.brief import Brief, Composer
-from beholder.rubrics.rubric import Rubric
+from beholder.rubrics.rubric import CANDIDATES, Rubric
 from beholder.runs.cache import AnswerLookup, digest_identity, make_stored_answer, restore_answer
 from beholder.runs.image_pool import ImagePool, ThumbnailSelector
 from beholder.verdicts.answer import Transcript
-from beholder.verdicts.jury import combine_verdicts
+from beholder.verdicts.jury import JuryMember, combine_parts, combine_verdicts
 from beholder.verdicts.score import VerdictHeader
 from beholder.verdicts.verdict import Outcome, Verdict
 
@@ -140,26 +140,28 @@ class CaseJudge:
             self.on_failure(failure)
 
     async def _open_conversations(self, composer: Composer, case: Case, rubric: Rubric) -> list[Conversation]:
-        """Return one conversation for each judge and sample. Raises `CaseError` or `ImageError`."""
+        """Return one conversation for each judge, sample and part. Raises `CaseError` or `ImageError`."""
         sizings = [judge.sizing if capabilities_of(judge).needs_images(rubric) else None for judge in self.judges]
-        briefs = {sizing: await make_brief(composer, case, sizing, self.images) for sizing in dict.fromkeys(sizings)}
+        briefs = {sizing: await make_briefs(composer, case, sizing, self.images) for sizing in dict.fromkeys(sizings)}
         return [
             Conversation(
                 judge,
-                briefs[sizing],
-                VerdictHeader(case.id, rubric, judge.name),
+                brief,
+                VerdictHeader(case.id, rubric, judge.name, brief.part),
                 sample,
                 reserve=self.reserve.get(id(judge), reserve_nothing),
             )
             for judge, sizing in zip(self.judges, sizings, strict=True)
             for sample in range(self.samples)
+            for brief in briefs[sizing]
         ]
 
     def _start_examining(self, rubric: Rubric, conversations: Sequence[Conversation]) -> asyncio.Task[Examination]:
         """Start what is done with the pixels of images that judges are asked about, before they have answered."""
         briefs = [one.brief for one in conversations if one.brief.images]
         seen = [one.brief for one in conversations if capabilities_of(one.judge).sees_images and one.brief.images]
-        plan = plan_audit(rubric) if self.audit and seen and len(seen[0].images) == 2 else None
+        is_pair = bool(seen) and len(seen[0].images) == 2 and not rubric.is_preference
+        plan = plan_audit(rubric) if self.audit and is_pair else None
         images = [block.image for block in (seen or briefs)[0].images] if briefs else []
         return asyncio.create_task(self._examine(plan, images))
 
@@ -193,7 +195,14 @@ def _combine(header: VerdictHeader, conversations: Sequence[Conversation]) -> Ve
     """Return the verdict of all conversations. Raises `Waiting` where answers come later."""
     if waiting := sum(conversation.is_waiting for conversation in conversations):
         raise Waiting(f"{waiting} answers are still to come")
-    return combine_verdicts(header, conversations) if len(conversations) > 1 else conversations[0].verdict
+    jurors: Sequence[JuryMember] = conversations
+    if header.rubric.is_preference:
+        parts = len(dict.fromkeys(conversation.part for conversation in conversations))
+        jurors = [
+            combine_parts(replace(conversations[at].header, part=""), conversations[at : at + parts])
+            for at in range(0, len(conversations), parts)
+        ]
+    return combine_verdicts(header, jurors) if len(jurors) > 1 else jurors[0].verdict
 
 
 def _announce(entry: Entry) -> Entry:
@@ -268,8 +277,8 @@ async def calibrate_case(
     return apply_calibration(calibration, verdicts, features)
 
 
-async def make_brief(composer: Composer, case: Case, sizing: Sizing | None, images: ImagePool) -> Brief:
-    """Read and prepare the images of a case and compose its brief.
+async def make_briefs(composer: Composer, case: Case, sizing: Sizing | None, images: ImagePool) -> tuple[Brief, ...]:
+    """Read and prepare the images of a case and compose its briefs, one for each of its parts.
 
     Args:
         composer: Makes the briefs of one rubric.
@@ -279,10 +288,11 @@ async def make_brief(composer: Composer, case: Case, sizing: Sizing | None, imag
 
     Raises:
         CaseError: The case lacks an image.
-        ImageError: An image cannot be read.
+        ImageError: An image cannot be read, or both candidates of a preference are the same one.
     """
+    parts = composer.list_parts(case)
     if sizing is None:
-        return composer.compose(case, None)
+        return tuple(composer.compose(case, None, part) for part in parts)
     roles = composer.rubric_for(case).roles
     missing = [role for role in roles if role not in case.images]
     if missing:
@@ -295,7 +305,15 @@ async def make_brief(composer: Composer, case: Case, sizing: Sizing | None, imag
             except ImageError as error:
                 name = role if len(sources) == 1 else f"{role} {number} of {len(sources)}"
                 raise ImageError(f"{name}: {error}") from None
-    return composer.compose(case, prepared)
+    candidates = [image.source_digest for role in CANDIDATES for image in prepared.get(role, ())]
+    if composer.rubric.is_preference and len(candidates) == 2 and candidates[0] == candidates[1]:
+        raise ImageError("first and second are the same image; there is nothing to compare")
+    return tuple(composer.compose(case, prepared, part) for part in parts)
+
+
+async def make_brief(composer: Composer, case: Case, sizing: Sizing | None, images: ImagePool) -> Brief:
+    """Read and prepare the images of a case and compose its brief, of several the first; see `make_briefs`."""
+    return (await make_briefs(composer, case, sizing, images))[0]
 
 
 def describe_judges(judges: Sequence[Judge], samples: int) -> str:

@@ -25,7 +25,7 @@ from beholder.rubrics.brief import Brief
 from beholder.rubrics.prompt import typical_answer_tokens
 from beholder.rubrics.rubric import Rubric
 from beholder.runs.cache import digest_identity
-from beholder.runs.case import make_brief
+from beholder.runs.case import make_briefs
 from beholder.runs.engine import LOOKUP_CHUNK, pick_positions, split_chunks
 from beholder.runs.execution import compute_fingerprint
 from beholder.runs.image_pool import ImagePool
@@ -235,12 +235,13 @@ async def plan_run(suite: Suite, checked: CaseCheck, ledger: Ledger | None, *, s
                         continue
                     for planner in planners:
                         try:
-                            brief = await make_brief(composer, case, planner.sizing_for(composer.rubric), images)
+                            briefs = await make_briefs(composer, case, planner.sizing_for(composer.rubric), images)
                         except ImageError:
                             whole.unreadable += 1
                             break
-                        whole.example = whole.example or brief
-                        planner.briefs.append((case.id, brief, composer.rubric_for(case)))
+                        whole.example = whole.example or briefs[0]
+                        rubric = composer.rubric_for(case)
+                        planner.briefs += [(case.id, brief, rubric) for brief in briefs]
             for planner in planners:
                 planner.count(ledger)
     finally:

@@ -135,6 +135,7 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
             "setting": self.setting,
             "styles": [[file.name, hashlib.sha256(file.read_bytes()).hexdigest()] for file in files],
             **({"calibration": calibrated.digest} if calibrated is not None else {}),
+            **({"orders": self.orders} if self.orders != "both" else {}),
         }
 
     def _identity_key(self, position: int) -> tuple[object, ...]:
@@ -173,7 +174,13 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
         from beholder.rubrics.brief import Composer
 
         return tuple(
-            Composer(rubric, prompt=self._prompt, setting=self.setting, style_folders=self.style_folders())
+            Composer(
+                rubric,
+                prompt=self._prompt,
+                setting=self.setting,
+                style_folders=self.style_folders(),
+                orders=self.orders,
+            )
             for rubric in self._rubrics
         )
 
@@ -470,6 +477,9 @@ def _find_misfits(file: SuiteFile, rubrics: Sequence[Rubric], place: Callable[[s
     if file.setting and any(file.setting not in rubric.settings for rubric in rubrics):
         yield Problem(f"{file.setting!r} is not a setting here; {_list_choices(settings)}", "setting")
         return
+    if file.orders != "both" and not any(rubric.is_preference for rubric in rubrics):
+        names = ", ".join(rubric.name for rubric in rubrics)
+        yield Problem(f"is for rubrics that ask which of two is better, such as edit-preference, not {names}", "orders")
     schema = derive_case_schema(rubrics, file.setting, ())
     for role in file.pairs:
         if role not in schema.images:

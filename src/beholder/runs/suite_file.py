@@ -126,6 +126,10 @@ class SuiteFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         tuple[str | JudgeEntry, ...], Meta(description="Who judges: PROVIDER:MODEL; several form a jury.")
     ] = ()
     samples: Annotated[_Count, Meta(description="How often each judge is asked.")] = 1
+    orders: Annotated[
+        Literal["both", "random", "given"],
+        Meta(description="In which orders two candidates are shown: both, one by the case, or as given."),
+    ] = "both"
     max_side: Annotated[_Count | None, Meta(description="Scale images down to this many pixels a side.")] = None
     detail: Annotated[str | None, Meta(description="The provider's image detail.")] = None
     allow_remote: Annotated[bool, Meta(description="Whether remote images (https, s3, gs) are fetched.")] = False

@@ -94,11 +94,13 @@ class Transcript:
         judge: The name of the judge; empty where it is not known which of the jurors it was.
         sample: The number of the sample, from 0.
         turns: At least one.
+        part: Which of several briefs about the case it is about, such as the order of two candidates; mostly empty.
     """
 
     judge: str
     sample: int
     turns: tuple[TranscriptTurn, ...]
+    part: str = ""
 
 
 class BatchStage(StrEnum):

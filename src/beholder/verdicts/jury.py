@@ -1,26 +1,40 @@
-"""Combine the answers of a jury into one verdict.
+"""Combine answers into one verdict: those to the parts of a case's question first, then those of a jury.
 
-The observations of all jurors are combined, and the result is scored once. An assertion goes by the majority of those
-who found it applicable; a tie counts as No and is flagged; it is N/A where most said so. Scores and confidences are
-medians (between two middle values their mean). A juror who abstained takes no part; what all abstained from stays an
-abstention. A list of findings counts where most jurors filled it, and is then everything they named. The reason beside
-a score is that of the juror nearest to it.
+A part is one of several briefs about a case, such as one order of two candidates (`Composer.list_parts`). The verdict
+of a judge needs all of them: where one has no answer, its outcome is that of the whole, and the answers that there are
+stay in the cache, so that a resume asks only for the others.
+
+Of a jury the observations of all jurors are combined, and the result is scored once. An assertion goes by the majority
+of those who found it applicable; a tie counts as No and is flagged; it is N/A where most said so. Scores and
+confidences are medians (between two middle values their mean). A juror who abstained takes no part; what all abstained
+from stays an abstention. A list of findings counts where most jurors filled it, and is then everything they named. The
+reason beside a score is that of the juror nearest to it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from statistics import median
-from typing import Protocol
+from typing import Any, Protocol
 
 from beholder.cases.case import number_repeats
 from beholder.rubrics.rubric import Assertion, Criterion, Number, Rubric, to_fraction
 from beholder.verdicts.observe import Observations, ObservedAssertion, ObservedCriterion, explain_nothing_applies
+from beholder.verdicts.preference import combine_jurors, combine_orders, compute_choice_agreement, list_answers
 from beholder.verdicts.score import VerdictHeader, make_scored_verdict
-from beholder.verdicts.verdict import Flag, Juror, Jury, Outcome, Verdict, sum_if_known, to_plain_number
+from beholder.verdicts.verdict import (
+    Flag,
+    Juror,
+    Jury,
+    Outcome,
+    Preference,
+    Verdict,
+    sum_if_known,
+    to_plain_number,
+)
 
 
 class JuryMember(Protocol):
@@ -42,6 +56,88 @@ class JuryMember(Protocol):
     def sample(self) -> int:
         """The number of its sample."""
 
+    @property
+    def part(self) -> str:
+        """The part of the question that it answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedParts:
+    """One juror whose verdict comes from several briefs about a case: a `JuryMember`."""
+
+    verdict: Verdict
+    observed: Observations | None
+    flags: tuple[Flag, ...]
+    sample: int
+    part: str = ""
+
+
+# Of several outcomes of its parts a verdict has the first of these: no other answer could change the first two, and
+# what was not asked for lack of money is asked later.
+_FAILURES_FIRST = (Outcome.REFUSED, Outcome.FILTERED, Outcome.OVER_BUDGET)
+
+
+def combine_parts(header: VerdictHeader, members: Sequence[JuryMember]) -> CombinedParts:
+    """Return the verdict of one judge on a preference from its answers to all parts, in the same sample.
+
+    Args:
+        header: The case, the rubric and the judge.
+        members: The conversations about the parts, in order.
+    """
+    verdicts = [member.verdict for member in members]
+    answers = tuple(answer for member in members for answer in list_answers(member.verdict, member.part, member.sample))
+    flags = _merge_part_flags(members)
+    failed = [member for member in members if not member.verdict.answered]
+    if failed:
+        first = min(failed, key=lambda one: _rank_failure(one.verdict.outcome))
+        where = f"{first.part} order: " if len(members) > 1 else ""
+        verdict = header.make_verdict(first.verdict.outcome, where + first.verdict.detail)
+        verdict = replace(
+            verdict, preference=Preference(None, answers=answers), finish=first.verdict.finish, flags=flags
+        )
+    else:
+        base = header.make_verdict(Outcome.SCORED)
+        verdict = combine_orders(replace(base, flags=flags), verdicts, answers)
+        verdict = replace(verdict, finish=verdicts[0].finish)
+    models = {one.model for one in verdicts if one.model is not None}
+    verdict = replace(
+        verdict,
+        model=models.pop() if len(models) == 1 else None,
+        answer=verdicts[0].answer if len(members) == 1 else "",
+        **_sum_calls(verdicts),
+    )
+    how = tuple(flag for member in members for flag in member.flags)
+    return CombinedParts(verdict, None, how, members[0].sample)
+
+
+def _rank_failure(outcome: Outcome) -> int:
+    return _FAILURES_FIRST.index(outcome) if outcome in _FAILURES_FIRST else len(_FAILURES_FIRST)
+
+
+def _merge_part_flags(members: Sequence[JuryMember]) -> tuple[Flag, ...]:
+    """Return the flags of all parts: those that all have once, the others with their part in `at`."""
+    flags: list[Flag] = []
+    for member in members:
+        for flag in member.verdict.flags:
+            is_shared = all(flag in other.verdict.flags for other in members)
+            place = f"{member.part}: {flag.at}" if flag.at else member.part
+            named = flag if is_shared else replace(flag, at=place)
+            if named not in flags:
+                flags.append(named)
+    return tuple(flags)
+
+
+def _sum_calls(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """Return what all calls together used, by the names of `Verdict`."""
+    return {
+        "images": next((verdict.images for verdict in verdicts if verdict.images), ()),
+        "usage": {name: sum_if_known([one.usage.get(name) for one in verdicts]) for name in verdicts[0].usage},
+        "cost_usd": sum_if_known([verdict.cost_usd for verdict in verdicts]),
+        "latency_s": max((one.latency_s for one in verdicts if one.latency_s is not None), default=None),
+        "attempts": sum(verdict.attempts for verdict in verdicts),
+        "brief_digest": verdicts[0].brief_digest,
+    }
+
 
 def combine_verdicts(header: VerdictHeader, jurors: Sequence[JuryMember]) -> Verdict:
     """Return the verdict of a jury. A juror without an answer is counted, and takes no part in any number. One that is
@@ -57,13 +153,21 @@ def combine_verdicts(header: VerdictHeader, jurors: Sequence[JuryMember]) -> Ver
     failures = ", ".join(f"{count} {outcome}" for outcome, count in failed.items())
     if Outcome.OVER_BUDGET in failed:  # not a juror that failed, but one that is yet to be asked
         verdict = header.make_verdict(Outcome.OVER_BUDGET, f"not all jurors could be asked: {failures}")
-    elif any(observations):
-        flags = _carry_juror_flags(jurors)
+    elif any(verdict.answered for verdict in verdicts):
+        flags = _carry_juror_flags(jurors) if any(observations) else ()
         if failed:
             flags += (Flag("jurors_failed", said=failures, why="they take no part in the scores"),)
-        verdict = score_jury(header, observations, flags)
+        if header.rubric.is_preference:  # combined from verdicts, and not from observations
+            base = header.make_verdict(Outcome.SCORED)
+            said = _name_jurors((position, verdict.flags) for position, verdict in enumerate(verdicts, 1))
+            verdict = combine_jurors(replace(base, flags=(*base.flags, *said, *flags)), verdicts)
+        else:
+            verdict = score_jury(header, observations, flags)
     else:
         verdict = header.make_verdict(failed.most_common(1)[0][0], f"no juror has a score: {failures}")
+    if header.rubric.is_preference and verdict.preference is None:
+        kept = tuple(answer for one in verdicts if one.preference for answer in one.preference.answers)
+        verdict = replace(verdict, preference=Preference(None, answers=kept))
     answered = [verdict for verdict in verdicts if verdict.answered]
     models = {verdict.model for verdict in answered}
     return replace(
@@ -73,15 +177,12 @@ def combine_verdicts(header: VerdictHeader, jurors: Sequence[JuryMember]) -> Ver
             answered=sum(verdict.scored for verdict in verdicts),
             failed=failed.total(),
             spread=compute_spread(header.rubric, answered),
-            agreement=compute_agreement([observation for observation in observations if observation is not None]),
+            agreement=compute_choice_agreement(answered)
+            if header.rubric.is_preference
+            else compute_agreement([observation for observation in observations if observation is not None]),
             jurors=tuple(_make_juror(juror.verdict, juror.sample) for juror in jurors),
         ),
-        images=next((verdict.images for verdict in verdicts if verdict.images), ()),
-        usage={name: sum_if_known([verdict.usage.get(name) for verdict in verdicts]) for name in verdicts[0].usage},
-        cost_usd=sum_if_known([verdict.cost_usd for verdict in verdicts]),
-        latency_s=max((verdict.latency_s for verdict in verdicts if verdict.latency_s is not None), default=None),
-        attempts=sum(verdict.attempts for verdict in verdicts),
-        brief_digest=verdicts[0].brief_digest,
+        **_sum_calls(verdicts),
     )
 
 

@@ -83,6 +83,8 @@ class ObservedCriterion:
     Attributes:
         claims: Numbers that the judge computed itself, such as `pass_rate`.
         abstained: Whether the judge gave no score; its assertions, where there are any, then decide the score.
+        choice: Of a preference, `A`, `B`, `tie` or `both_bad`, as the judge saw them; else empty.
+        strength: 1 to 3 with `A` or `B`, if the judge gave it.
     """
 
     score: int | Decimal | None
@@ -90,6 +92,8 @@ class ObservedCriterion:
     assertions: Mapping[str, ObservedAssertion] = field(default_factory=dict)
     claims: Mapping[str, object] = field(default_factory=dict)
     abstained: bool = False
+    choice: str = ""
+    strength: int | None = None
 
     @property
     def applies(self) -> bool:
@@ -105,6 +109,7 @@ class Observations:
         claims: Overall numbers that the judge computed itself.
         flags: What a reader of the verdict should know about the answer's form.
         measurements: By name, from a judge that measures.
+        overall: Of a preference, the choice over all criteria.
     """
 
     criteria: Mapping[str, ObservedCriterion]
@@ -113,6 +118,7 @@ class Observations:
     claims: Mapping[str, object] = field(default_factory=dict)
     flags: tuple[Flag, ...] = ()
     measurements: Mapping[str, object] = field(default_factory=dict)
+    overall: ObservedCriterion | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +131,15 @@ class AnswerContext:
         may_abstain: Whether the judge may answer "abstain" in place of a score or an answer. Only then are its
             `measurements` read.
         needs_texts: Whether it is an error, and not only flagged, that a reason or evidence is missing.
+        any_form: Whether the answer is to a prompt that is not ours, which need not ask for each criterion of a
+            preference: the choice over all of them is enough.
     """
 
     label: str = ""
     family: bool = False
     may_abstain: bool = False
     needs_texts: bool = False
+    any_form: bool = False
 
 
 DEFAULT_CONTEXT = AnswerContext()
@@ -200,7 +209,7 @@ class _AnswerReader:
             self._assessment(document),
             _read_claims(document, (*CLAIMS, *OVERALL_CLAIMS)),
             tuple(self.flags),
-            {name: _read_measurement(value) for name, value in measured.items()}
+            {name: read_measurement(value) for name, value in measured.items()}
             if isinstance(measured, Mapping)
             else {},
         )
@@ -531,7 +540,7 @@ def _read_claims(block: Mapping[str, object], names: Sequence[str] = CLAIMS) -> 
     return claims
 
 
-def _read_measurement(value: object) -> dict[str, object]:
+def read_measurement(value: object) -> dict[str, object]:
     """Return a measurement as an audit stores it: `value` (`None` where it has no meaning), `unit`, `sentence`."""
     parts = value if isinstance(value, Mapping) else {}
     number = parse_number(parts.get("value"))

@@ -125,6 +125,12 @@ def parse_answer(text: str) -> tuple[JsonObject, tuple[Flag, ...]]:
     return documents[0], (Flag("prose_around_json", why="there was text besides the JSON object"),)
 
 
+def strip_thinking(text: str) -> str:
+    """Return what follows the last `</think>`; the whole text where there is none, or it is quoted in JSON."""
+    said = _THINK_END.split(text)[-1]
+    return said if "{" in said or "}" not in said else text
+
+
 def check_answer_length(text: str) -> None:
     """Raise `AnswerError` for an answer that is too long to be parsed."""
     if len(text) > MAX_CHARACTERS:

@@ -24,6 +24,7 @@ from fractions import Fraction
 from math import isfinite
 
 from beholder.errors import AnswerError
+from beholder.rubrics.brief import GIVEN
 from beholder.rubrics.rubric import Criterion, Number, Rubric, ScoringKind, Style, to_fraction
 from beholder.verdicts.answer_fields import OVERALL_CLAIMS
 from beholder.verdicts.observe import (
@@ -34,6 +35,7 @@ from beholder.verdicts.observe import (
     observe_answer,
 )
 from beholder.verdicts.parse import JsonObject, is_refusal, parse_answer, parse_count, parse_number
+from beholder.verdicts.preference import make_preference_verdict, observe_preference, parse_preference
 from beholder.verdicts.verdict import (
     AssertionResult,
     Correction,
@@ -51,11 +53,15 @@ ScoreRange = tuple[Fraction, Fraction]
 
 @dataclass(frozen=True, slots=True)
 class VerdictHeader:
-    """What a verdict says before any answer is read: the case, the rubric and the judge."""
+    """What a verdict says before any answer is read: the case, the rubric and the judge.
+
+    `part` is that of the brief that is answered (`Brief.part`), for a rubric that asks several about a case.
+    """
 
     case: str
     rubric: Rubric
     judge: str
+    part: str = ""
 
     def make_verdict(self, outcome: Outcome, detail: str = "") -> Verdict:
         """Return a verdict without numbers."""
@@ -91,8 +97,9 @@ def read_answer(rubric: Rubric, answer: str | JsonObject, context: AnswerContext
     Raises:
         AnswerError: With everything that is wrong in the answer.
     """
-    document, flags = parse_answer(answer) if isinstance(answer, str) else (answer, ())
-    observed = observe_answer(document, rubric, context)
+    parse, observe = (parse_preference, observe_preference) if rubric.is_preference else (parse_answer, observe_answer)
+    document, flags = parse(answer) if isinstance(answer, str) else (answer, ())
+    observed = observe(document, rubric, context)
     return replace(observed, flags=(*flags, *observed.flags))
 
 
@@ -121,6 +128,9 @@ def make_scored_verdict(header: VerdictHeader, observed: Observations, *, flags:
     """
     rubric = header.rubric
     verdict = header.make_verdict(Outcome.SCORED)
+    if rubric.is_preference:
+        verdict = make_preference_verdict(verdict, rubric, observed, header.part or GIVEN)
+        return replace(verdict, flags=(*verdict.flags, *flags))
     all_flags = [*verdict.flags, *observed.flags]
     corrections: list[Correction] = []
     tallies: list[CriterionTally] = []

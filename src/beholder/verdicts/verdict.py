@@ -18,6 +18,8 @@ from beholder.rubrics.rubric import Number, Rubric, to_fraction
 
 Amount = TypeVar("Amount", int, Decimal)
 
+OMIT_IF_NONE = "omit_if_none"  # fields that `to_dict` leaves out where they are `None`: they came later than the others
+
 
 class Outcome(StrEnum):
     """How judging a case ended. Only `scored` has a score; `unmeasured` has the numbers of what was measured."""
@@ -82,6 +84,7 @@ class CriterionResult:
         yes: The number of assertions answered Yes; `no` and `not_applicable` likewise.
         abstained: The number of assertions that the judge did not answer; 1 for a criterion without assertions.
         score_range: Where the score lies, whatever the missing answers are; only with abstentions.
+        choice: Of a preference, which candidate is better in it, see `Preference.winner`; else `None`.
     """
 
     score: Number | None
@@ -95,6 +98,7 @@ class CriterionResult:
     assertions: tuple[AssertionResult, ...] = ()
     abstained: int = 0
     score_range: tuple[Number, Number] | None = None
+    choice: str | None = field(default=None, metadata={OMIT_IF_NONE: True})
 
 
 # The outcomes of a valid answer: asking again would give the same.
@@ -208,6 +212,51 @@ class CalibratedRating:
     filled: tuple[str, ...] = ()
 
 
+FIRST, SECOND, TIE, BOTH_BAD = WINNERS = ("first", "second", "tie", "both_bad")
+
+
+@dataclass(frozen=True, slots=True)
+class PreferenceAnswer:
+    """What one call said of a pair, or why it said nothing.
+
+    Attributes:
+        order: `given`, or `swapped` if the second candidate was shown as A.
+        outcome: How the call ended.
+        choice: `first`, `second`, `tie` or `both_bad`, whatever letters the judge saw; `None` without an answer.
+        strength: 1 to 3, with a candidate as choice; `None` where the judge gave none.
+        reason: The judge's own words: its A is the second candidate in swapped order.
+        judge: Who was asked; `sample` is the number of the sample.
+    """
+
+    order: str
+    outcome: Outcome
+    choice: str | None = None
+    strength: int | None = None
+    reason: str = ""
+    detail: str = ""
+    brief_digest: str = ""
+    judge: str = ""
+    sample: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Which of two candidates is better.
+
+    Attributes:
+        winner: `first`, `second`, `tie` or `both_bad`; `None` unless the verdict is `scored`.
+        strength: The mean strength of the answers that named the winner; `None` without a candidate as winner, or where
+            no answer gave one.
+        flipped: Whether a judge named one candidate in one order and the other one in the other.
+        answers: All calls: for each judge and sample, in each order.
+    """
+
+    winner: str | None
+    strength: float | None = None
+    flipped: bool = False
+    answers: tuple[PreferenceAnswer, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The checked and scored answer to one case, or the outcome that says why there is none.
@@ -225,6 +274,8 @@ class Verdict:
         coverage: How much was answered; only with abstentions. `total_range` is then where the total lies. Below 80 %
             the outcome is `unmeasured`, and only what was measured in full has a number.
         calibrated: By aspect, the ratings that people would give; nothing else depends on them.
+        preference: By a rubric of kind `preference`, which of the two candidates is better. The `score` is then 1 for
+            the first, 0 for the second and 0.5 for a tie or two bad ones, and is marked as derived.
     """
 
     case: str
@@ -264,9 +315,12 @@ class Verdict:
     coverage: Coverage | None = None
     total_range: tuple[float, float] | None = None
     calibrated: Mapping[str, CalibratedRating] = field(default_factory=dict)
+    preference: Preference | None = field(default=None, metadata={OMIT_IF_NONE: True})
 
     def __repr__(self) -> str:
         result = str(self.outcome) if self.score is None else f"{self.outcome} {round_half_up(self.score):.2f}"
+        if self.preference is not None and self.preference.winner is not None:
+            result = f"{self.outcome} {self.preference.winner}"
         return " ".join(f"<Verdict on {self.case!r} by {self.rubric}: {result}, {self.judge}>".split())
 
     def __ge__(self, other: Number) -> bool:
@@ -467,7 +521,11 @@ def _to_json(value: object) -> object:
         return [_to_json(inner) for inner in value]
     names = _field_names(kind)
     if names:
-        return {name: _to_json(getattr(value, name)) for name in names}
+        values = {name: _to_json(getattr(value, name)) for name in names}
+        for name in _omitted_names(kind):
+            if values[name] is None:
+                del values[name]
+        return values
     if isinstance(value, dict | Mapping):
         return {str(key): _to_json(inner) for key, inner in value.items()}
     if isinstance(value, Decimal):
@@ -480,6 +538,11 @@ def _to_json(value: object) -> object:
 @cache
 def _field_names(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+
+
+@cache
+def _omitted_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if OMIT_IF_NONE in field.metadata)
 
 
 _MAX_QUOTED = 60

@@ -59,6 +59,7 @@ class FilterChoices:
     flags: tuple[str, ...]
     styles: tuple[str, ...]
     groups: Mapping[str, tuple[str, ...]]
+    winners: tuple[str, ...] = ()
 
 
 def cached_choices(ledger: Ledger, background: BackgroundResults, record: RunRecord) -> FilterChoices:
@@ -85,6 +86,7 @@ def load_choices(ledger: Ledger, record: RunRecord, counts: RunCounts) -> Filter
         values.flags,
         values.styles,
         values.groups,
+        values.winners,
     )
 
 

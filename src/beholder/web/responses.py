@@ -155,8 +155,9 @@ def _error_response(request: Request, status: int, sentence: str) -> Response:
 
 
 def _choice_pair(value: str, kind: str = "") -> tuple[str, str]:
-    """Return a value of a choice with its label; `kind` is `state`, `flag` or empty for the value itself."""
-    return value, {"state": text.humanize_state, "flag": text.flag_title}[kind](value) if kind else value
+    """Return a value of a choice with its label; `kind` is `state`, `flag`, `winner` or empty for the value itself."""
+    titles = {"state": text.humanize_state, "flag": text.flag_title, "winner": text.winner_title}
+    return value, titles[kind](value) if kind else value
 
 
 def _json(value: object) -> Markup:

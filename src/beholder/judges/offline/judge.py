@@ -1,7 +1,7 @@
 """The judge `instruments`: it measures, offline and free of charge, and abstains from what cannot be measured.
 
-It answers `edit-preservation`, `restyle` and similar rubrics from pixels, and `description` from texts: what the
-expected descriptions support, and what they have that the response lacks.
+It answers `edit-preservation`, `edit-preference`, `restyle` and similar rubrics from pixels, and `description` from
+texts: what the expected descriptions support, and what they have that the response lacks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from beholder.cases.case import FieldValue, list_texts
 from beholder.images.image import Sizing
 from beholder.judges.base import INSTRUMENTS, MEASURED_NOT_SEEN, Capabilities
 from beholder.rubrics.brief import Brief
-from beholder.rubrics.rubric import Criterion, Rubric
+from beholder.rubrics.rubric import PREFERENCE_SCALE, Criterion, Rubric
 from beholder.verdicts.answer import Answer, Turn, Usage
 from beholder.verdicts.observe import ABSTAIN
 
@@ -48,6 +48,7 @@ def to_entry(measurement: Measurement) -> MeasurementEntry:
 
 
 FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
+EDIT_CHOICES = ("followed", "preserved", "natural")
 DIMENSIONS = ("visual_accuracy", "completeness", "clarity", "relevance")
 
 _NOT_MEASURABLE = (
@@ -69,9 +70,9 @@ def find_objection(rubric: Rubric) -> str:
     if _builtin_rubric(rubric.name, rubric.criteria) or (has_measured and adds_up and len(rubric.roles) <= 2):
         return ""
     return (
-        f"The judge instruments cannot answer {rubric.name}: it measures, and answers edit-preservation, restyle, "
-        "description, and rubrics of one or two images with a `ceiling` whose assertions say how they are `measured`. "
-        "Name a model as judge, such as openai:gpt-5-mini."
+        f"The judge instruments cannot answer {rubric.name}: it measures, and answers edit-preference, "
+        "edit-preservation, restyle, description, and rubrics of one or two images with a `ceiling` whose assertions "
+        "say how they are `measured`. Name a model as judge, such as openai:gpt-5-mini."
     )
 
 
@@ -85,6 +86,10 @@ def answer_brief(brief: Brief) -> AnswerDocument:
         from beholder.judges.offline.preservation import answer_preservation
 
         return answer_preservation(brief)
+    if builtin == "edit-preference":
+        from beholder.judges.offline.preference import answer_edit_preference
+
+        return answer_edit_preference(brief)
     if builtin == "description":
         return answer_description(brief)
     has_measured = any(assertion.measured for criterion in brief.criteria for assertion in criterion.assertions)
@@ -98,6 +103,12 @@ def answer_brief(brief: Brief) -> AnswerDocument:
 def abstain_from_all(criteria: Sequence[Criterion], why: str = _NOT_MEASURABLE) -> AnswerDocument:
     """Return an answer that abstains from everything, for this reason."""
     return {"criteria": {criterion.key: _abstain_block(criterion, why) for criterion in criteria}, "assessment": why}
+
+
+def abstain_from_choices(criteria: Sequence[Criterion], why: str = _NOT_MEASURABLE) -> AnswerDocument:
+    """Return an answer to a preference that abstains from everything, for this reason."""
+    block: AnswerDocument = {"reason": why, "choice": ABSTAIN, "strength": 0}
+    return {"criteria": {criterion.key: block for criterion in criteria}, "overall": block}
 
 
 def _abstain_block(criterion: Criterion, why: str) -> AnswerDocument:
@@ -115,6 +126,8 @@ def _builtin_rubric(name: str, criteria: Sequence[Criterion]) -> str:
     asked = sorted((criterion.key, criterion.scale) for criterion in criteria)
     if name == "edit-preservation" and asked == sorted((key, (1, 7)) for key in FACTORS):
         return name
+    if name == "edit-preference" and asked == sorted((key, PREFERENCE_SCALE) for key in EDIT_CHOICES):
+        return name
     if name == "description" and asked == sorted((key, (0, 1)) for key in DIMENSIONS):
         return name
     return ""
@@ -128,10 +141,10 @@ _ORIGINAL_SIZING = Sizing(
 
 
 class InstrumentsJudge:
-    """Answers `edit-preservation`, `restyle` and `description` from measurements; abstains where they do not decide.
+    """Answers `edit-preservation`, `edit-preference`, `restyle` and `description` from measurements.
 
-    Of the settings, which are those of models, only the parameter `max_side` is used. The same brief always gets the
-    same answer.
+    It abstains where they do not decide. Of the settings, which are those of models, only the parameter `max_side` is
+    used. The same brief always gets the same answer.
     """
 
     capabilities = Capabilities(

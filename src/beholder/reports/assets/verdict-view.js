@@ -9,6 +9,8 @@ const MARKS = {
   abstained: { mark: "?", word: "Not measured", order: 1 },
 };
 
+const WINNERS = { first: "First is better", second: "Second is better", tie: "Tie", both_bad: "Both bad" };
+
 /** Good, middling or bad by its place on the scale, as a class; a number always stands beside it. */
 export function tone(share) {
   return share === null || share === undefined ? "none" : share >= 0.7 ? "good" : share >= 0.5 ? "fair" : "bad";
@@ -28,6 +30,12 @@ export function headline(verdict) {
   const line = h("p", { class: "headline" });
   if (verdict.score === undefined || verdict.score === null) {
     add(line, h("span", { class: "tag lack" }, stateName(verdict.outcome)));
+    return line;
+  }
+  if (verdict.preference?.winner) {
+    add(line, [h("span", { class: "big" }, WINNERS[verdict.preference.winner]), " ",
+      typeof verdict.preference.strength === "number" && h("span", { class: "muted number" }, `strength ${number(verdict.preference.strength)} of 3`),
+      verdict.preference.flipped && h("span", { class: "tag" }, "follows the order")]);
     return line;
   }
   if (verdict.grade) add(line, [h("span", { class: `grade ${tone(verdict.score)}` }, text(verdict.grade)), " "]);
@@ -66,13 +74,28 @@ export function verdictView(verdict, { titles = {}, flagTitles = {} } = {}) {
     fields(verdict),
     criteria(verdict, titles),
     findings(verdict),
-    verdict.assessment && part("Assessment", h("p", { class: "prose" }, text(verdict.assessment))),
+    orderAnswers(verdict),
+    verdict.assessment && !verdict.preference && part("Assessment", h("p", { class: "prose" }, text(verdict.assessment))),
     flags(verdict, names, flagTitles),
     corrections(verdict, names),
     verdict.jury && jury(verdict.jury, titles),
     measurements(verdict),
     sent(verdict),
   );
+}
+
+/** What each call behind a preference said; a reason is in the letters that the judge saw. */
+function orderAnswers(verdict) {
+  const answers = verdict.preference?.answers ?? [];
+  if (!answers.length) return null;
+  return part("Answers", h("ul", { class: "found" }, answers.map((one) => {
+    const letters = one.order === "swapped" ? "A is second" : "A is first";
+    const who = verdict.jury ? `${one.judge} #${one.sample + 1}, ` : "";
+    const said = one.choice ? WINNERS[one.choice].toLowerCase() : `${stateName(one.outcome)}: ${one.detail ?? ""}`;
+    return h("li", {}, h("strong", {}, text(said)), typeof one.strength === "number" && ` (strength ${one.strength})`, " ",
+      h("span", { class: "muted small" }, text(`${who}${one.order} order, ${letters}`)),
+      one.reason && h("p", { class: "evidence" }, text(one.reason)));
+  })));
 }
 
 function part(title, ...children) {
@@ -107,7 +130,9 @@ function criterion(key, name, one, verdict) {
     h("div", { class: "criterion-head" },
       h("h3", { title: key }, text(name)),
       scaleBar(one.score, one.scale),
-      h("p", { class: "points number" }, h("strong", {}, points), h("span", { class: "muted" }, ` / ${number(one.scale[1])}`)),
+      verdict.preference
+        ? h("p", { class: "points" }, h("strong", {}, one.choice ? WINNERS[one.choice] : "not decided"), h("span", { class: "muted number" }, ` ${points}`))
+        : h("p", { class: "points number" }, h("strong", {}, points), h("span", { class: "muted" }, ` / ${number(one.scale[1])}`)),
     ),
     reported && h("p", { class: "small muted" }, `The judge said ${number(one.reported)}.`),
     one.reason && h("p", { class: "prose" }, text(one.reason)),

@@ -27,7 +27,7 @@ from beholder.ledger.types import RunRecord, StoredVerdict
 from beholder.reports.run_data import StringTable, verdict_detail
 from beholder.reports.text import criterion_titles, escape_hidden, flag_title
 from beholder.reviews.review import PERSON_PREFIX
-from beholder.rubrics.brief import Composer, TextBlock
+from beholder.rubrics.brief import WHOLE, Composer, TextBlock
 from beholder.verdicts.verdict import Verdict
 from beholder.web.pages.gallery import PAGE_SIZE, FiltersDep, GalleryFilters, case_link
 from beholder.web.responses import LedgerDep, NotFound, find_run, from_state, make_url, render_page, to_json_values
@@ -58,7 +58,8 @@ def recompose_brief(record: RunRecord, case: Case, verdict: Verdict) -> SentBrie
         images: dict[str, list[PreparedImage]] = {}
         for image in verdict.images:
             images.setdefault(image.role, []).append(_image_placeholder(image.digest))
-        brief = composer.compose(case, images or None)
+        answers = verdict.preference.answers if verdict.preference else ()
+        brief = composer.compose(case, images or None, answers[0].order if answers else WHOLE)
     except BeholderError as error:
         return SentBrief(note=f"The text cannot be put together again: {error}")
     message = "\n\n".join(part.text if isinstance(part, TextBlock) else f"[{part.label}]" for part in brief.content)

@@ -15,7 +15,8 @@ from beholder.errors import UsageError
 from beholder.judges.audit import DISAGREE
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import SORT_ORDERS, RunRecord, StoredVerdict, VerdictFilter
-from beholder.reports.text import criterion_titles, humanize
+from beholder.reports.text import criterion_titles, humanize, winner_title
+from beholder.rubrics.rubric import CANDIDATES
 from beholder.verdicts.verdict import SentImage, Verdict
 from beholder.web.background import BackgroundDep, cached_choices
 from beholder.web.responses import LedgerDep, find_run, format_short, make_url, render_page, score_tone, to_json_values
@@ -58,6 +59,7 @@ class GalleryQuery:
     assertion: QueryText = ""
     flag: QueryText = ""
     style: QueryText = ""
+    winner: QueryText = ""
     group: QueryGroups = ()
     sort: QueryText = ""
 
@@ -72,7 +74,7 @@ def _parse_filters(asked: Annotated[GalleryQuery, Depends()]) -> GalleryFilters:
     wanted = VerdictFilter(
         **{
             name: getattr(asked, name)
-            for name in ("outcome", "grade", "rubric", "criterion", "assertion", "flag", "style")
+            for name in ("outcome", "grade", "rubric", "criterion", "assertion", "flag", "style", "winner")
         },
         passed={"yes": True, "no": False}.get(asked.passed),
         least=_parse_number(asked.least),
@@ -112,6 +114,7 @@ class GalleryCard:
     audited: bool
     pictures: tuple[tuple[str, str], ...]
     bars: tuple[CardBar, ...]
+    winner: str = ""
 
 
 @router.get("/runs/{run}/cases")
@@ -178,7 +181,7 @@ def case_link(record: RunRecord, case: str, asked: QueryValues | None = None, pl
 def _make_cards(
     ledger: Ledger, record: RunRecord, judged: Sequence[StoredVerdict], filters: GalleryFilters, first: int
 ) -> list[GalleryCard]:
-    digests = {image.source_digest for stored in judged for image in _first_and_last(stored.verdict.images)}
+    digests = {image.source_digest for stored in judged for image in _card_images(stored.verdict)}
     kept, titles = ledger.has_thumbnail(list(digests)), criterion_titles(record.rubrics)
     return [_make_card(record, stored, filters, first + place, kept, titles) for place, stored in enumerate(judged)]
 
@@ -204,18 +207,19 @@ def _make_card(
         verdict.passed,
         len({flag.flag for flag in verdict.flags}),
         any(flag.flag == DISAGREE for flag in verdict.flags),
-        tuple(
-            (image.role, image.source_digest)
-            for image in _first_and_last(verdict.images)
-            if image.source_digest in kept
-        ),
+        tuple((image.role, image.source_digest) for image in _card_images(verdict) if image.source_digest in kept),
         tuple(_make_bars(verdict, titles)),
+        winner_title(verdict.preference.winner) if verdict.preference and verdict.preference.winner else "",
     )
 
 
-def _first_and_last(images: Sequence[SentImage]) -> Sequence[SentImage]:
-    """Return the two images of a card; of more than two these are the ones that the case page compares first."""
-    return images if len(images) <= 2 else (images[0], images[-1])
+def _card_images(verdict: Verdict) -> Sequence[SentImage]:
+    """Return the two images of a card; of more than two these are the ones that the case page compares first, or the
+    candidates of a preference."""
+    candidates = [image for image in verdict.images if verdict.preference is not None and image.role in CANDIDATES]
+    if len(candidates) == 2:
+        return candidates
+    return verdict.images if len(verdict.images) <= 2 else (verdict.images[0], verdict.images[-1])
 
 
 def _make_bars(verdict: Verdict, titles: Mapping[str, str]) -> list[CardBar]:

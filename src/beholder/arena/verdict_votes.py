@@ -1,0 +1,57 @@
+"""Votes of judges from the verdicts of a run of pairs, in the columns of `votes.read_votes`.
+
+The verdict on a pair is one vote of its judge. Where a pair was asked in several orders or by several jurors, each
+answer is also a vote by itself, of another voter (`JUDGE, each answer`): of these one can tell whether the judge leans
+to what it was shown first, which verdicts over both orders no longer show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from beholder.errors import UsageError
+from beholder.ledger.types import StoredVerdict
+from beholder.verdicts.verdict import FIRST, SECOND, PreferenceAnswer
+
+MODEL_FIRST, MODEL_SECOND = "model_first", "model_second"  # groups of a case that say who made its candidates
+EACH_ANSWER = "each answer"
+
+_WINNERS = {FIRST: "model_a", SECOND: "model_b"}
+
+
+def list_verdict_votes(verdicts: Iterable[StoredVerdict]) -> Iterator[dict[str, str]]:
+    """Yield the votes in the verdicts of a run; one without a winner has an empty `winner`, which counts as no vote.
+
+    Raises:
+        UsageError: A verdict is not by a rubric of kind `preference`.
+    """
+    for stored in verdicts:
+        verdict = stored.verdict
+        if verdict.preference is None and verdict.answered:
+            raise UsageError(
+                f"The verdict on {verdict.case!r} has scores: {verdict.rubric} does not ask which of two is better; "
+                "`beholder agree` compares scores with people's."
+            )
+        groups = {name: text for name, text in stored.groups.items() if name not in (MODEL_FIRST, MODEL_SECOND)}
+        row = {
+            **groups,
+            "case": verdict.case,
+            "model_a": stored.groups.get(MODEL_FIRST, ""),
+            "model_b": stored.groups.get(MODEL_SECOND, ""),
+            "order": "ab",
+        }
+        preference = verdict.preference
+        winner = preference.winner if preference is not None else None
+        yield row | {"judge": verdict.judge, "winner": _WINNERS.get(winner or "", winner or "")}
+        answers = preference.answers if preference is not None else ()
+        if len(answers) > 1:
+            yield from (row | _answer_vote(answer) for answer in answers)
+
+
+def _answer_vote(answer: PreferenceAnswer) -> dict[str, str]:
+    sample = f" #{answer.sample + 1}" if answer.sample else ""
+    return {
+        "judge": f"{answer.judge}{sample}, {EACH_ANSWER}",
+        "winner": _WINNERS.get(answer.choice or "", answer.choice or ""),
+        "order": "ba" if answer.order == "swapped" else "ab",
+    }

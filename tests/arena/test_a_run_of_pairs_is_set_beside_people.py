@@ -1,0 +1,80 @@
+"""The verdicts of a run of pairs are votes, and so is each answer behind them, beside those of people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.preferences import candidates, choose, judge_by, paint, pair, prefer_red
+
+from beholder import Case, Run, ScriptedJudge, Unreachable, UsageError, agree_arena, run
+from beholder.rubrics.brief import Brief
+
+
+def say(brief: Brief) -> Any:
+    """Prefer red, follow the position where one is 77, and fail in one order where it is 99."""
+    if 77 in candidates(brief):
+        return choose("A")
+    return Unreachable("the line is dead") if candidates(brief)[0] == 99 else prefer_red(brief)
+
+
+PAIRS = [(200, 10), (10, 220), (230, 10), (77, 200), (99, 10)]
+PEOPLE = ["model_a", "model_b", "model_b", "model_b", "model_a"]
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Run:
+    cases = [pair(*one, model_first="m1", model_second="m2", source=f"photo {at}") for at, one in enumerate(PAIRS)]
+    return run(rubric="edit-preference", cases=cases, judge=judge_by(say), ledger=tmp_path / "runs.db", name="pairs")
+
+
+def people() -> list[dict[str, str]]:
+    voted = zip(PAIRS, PEOPLE, strict=True)
+    return [
+        {"case": f"{first}-{second}", "model_a": "m1", "model_b": "m2", "winner": winner, "judge": "p1"}
+        for (first, second), winner in voted
+    ]
+
+
+def test_verdicts_and_single_answers_are_votes(judged: Run) -> None:
+    found = agree_arena(runs=[judged], people=people(), draws=100)
+    verdicts, answers = found.judges
+    assert (verdicts.judge, answers.judge) == ("scripted", "scripted, each answer")
+    # Three pairs have a winner, two of them that of people; the flip is a tie; the failed pair is no vote.
+    assert (verdicts.pairs, verdicts.unanswered, verdicts.decided) == (4, 1, 3)
+    assert verdicts.accuracy.value == pytest.approx(2 / 4)
+    assert verdicts.accuracy_decided.value == pytest.approx(2 / 3)
+    assert verdicts.confusion["second"] == {"first": 1, "second": 1, "tie": 1, "both_bad": 0}
+    # Of nine answers, the follower's two are split by position.
+    assert (answers.pairs, answers.unanswered) == (9, 1)
+    assert answers.first_judge is not None
+
+
+def test_a_judge_that_follows_the_position_leans(tmp_path: Path) -> None:
+    cases = [pair(200, number, model_first="m1", model_second="m2") for number in range(1, 31)]
+    follower = ScriptedJudge(choose("A"))
+    done = run(rubric="edit-preference", cases=cases, judge=follower, ledger=tmp_path / "runs.db")
+    rows = [{"case": one.id, "model_a": "m1", "model_b": "m2", "winner": "model_a"} for one in cases]
+    verdicts, answers = agree_arena(runs=[done], people=rows, draws=100).judges
+    assert (verdicts.accuracy.value, answers.lean.value) == (0, 0.5)
+
+
+def test_pairs_need_no_models(tmp_path: Path) -> None:
+    done = run(rubric="edit-preference", cases=[pair(200, 10)], judge=judge_by(), ledger=tmp_path / "runs.db")
+    found = agree_arena(runs=[done.id], ledger=tmp_path / "runs.db", people=[{"case": "200-10", "winner": "model_a"}])
+    assert found.judges[0].accuracy.value == 1
+
+
+def test_a_run_of_scores_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    block = {"justification": " ".join(["seen"] * 16), "score": 6}
+    keys = ("unchanged_regions", "global_consistency", "identity_preservation")
+    case = Case("c1", {"input": paint(1), "edited": paint(2)}, {"instruction": "make it red"})
+    scored = ScriptedJudge({"criteria": dict.fromkeys(keys, block)})
+    done = run(rubric="edit-preservation", cases=[case], judge=scored, ledger=tmp_path / "runs.db")
+    with pytest.raises(UsageError, match="does not ask which of two is better"):
+        agree_arena(runs=[done], people=people())
+    with pytest.raises(UsageError, match="one of the two"):
+        agree_arena()
+    with pytest.raises(UsageError, match="runs is a list"):
+        agree_arena(runs=done, people=people())  # type: ignore[arg-type]  # what is refused
