@@ -8,10 +8,11 @@
 `coverage` simulates photographs that favor some models more than others (so that votes on one photograph are not
 independent), fits ratings with intervals of 95 %, and counts how often they contain the value that ever more
 photographs lead to. `adaptive` simulates arenas that ask pairs adaptively, or evenly, until the widest interval between
-neighbors is narrow enough, and counts votes, and how often intervals contain the truth at that moment. `speed` writes a CSV of votes on 50 models, and reads and fits it in a process of its own. `public`
-prints the tables of docs/arena.md from MMRB2 (`mmrb2-edit.jsonl`, `mmrb2-t2i.jsonl`: `id`, `prompt`, `model_a`,
-`model_b`, `chosen`, `ratings` of three annotators, 1 to 6) and GenAI-Bench (`genai-bench-edit.jsonl`: `id`,
-`source_prompt`, `human_vote`, `judges`).
+neighbors is narrow enough, and counts votes, and how often intervals contain the truth at that moment. `speed` writes a
+CSV of votes on 50 models, and reads and fits it in a process of its own. `public` prints the tables of docs/arena.md
+from MMRB2 (`mmrb2-edit.jsonl`, `mmrb2-t2i.jsonl`: `id`, `prompt`, `model_a`, `model_b`, `chosen`, `ratings` of three
+annotators, 1 to 6) and GenAI-Bench (`genai-bench-edit.jsonl`: `id`, `source_prompt`, `human_vote`, `judges`). Pairs
+with images are in `alignment/pairs.py`.
 """
 
 from __future__ import annotations
