@@ -20,16 +20,26 @@ from itertools import combinations
 
 import numpy as np
 
-from beholder.cases.case import MAX_ID, Case, CaseRow, CaseSchema, FieldValue, image_stem, list_texts
+from beholder.cases.case import (
+    CANDIDATES,
+    MAX_ID,
+    OUTPUT_ROLES,
+    Case,
+    CaseRow,
+    CaseSchema,
+    FieldValue,
+    compares_images,
+    image_stem,
+    list_texts,
+)
 from beholder.errors import CaseError, ImageError, UsageError
 from beholder.images.image import ImageSource
 from beholder.images.source import is_remote, read_image
 from beholder.statistics.data import SOURCE_GROUP, Bools, Ints
 
 MODEL = "model"
-FIRST, SECOND = "first", "second"
+FIRST, SECOND = CANDIDATES
 MODEL_FIRST, MODEL_SECOND = "model_first", "model_second"
-OUTPUT_ROLES = ("output", "edited", "restyled", "generated", "image")  # the first of these that a case has is compared
 OUTPUT_FIELD = "output"
 
 _ITEM_GROUPS = (SOURCE_GROUP, "prompt", "item")
@@ -94,7 +104,7 @@ def derive_output_schema(schema: CaseSchema) -> tuple[CaseSchema, OutputNames]:
         )
         return single, OutputNames((), OUTPUT_FIELD)
     shared = [tuple(role for role in roles if role not in (FIRST, SECOND)) for roles in schema.roles]
-    if not all({FIRST, SECOND} <= {*roles} for roles in schema.roles if roles):
+    if not compares_images(schema):
         raise UsageError(
             "An arena compares two candidates, and this rubric does not: name one of kind preference, such as "
             "edit-preference."
