@@ -32,11 +32,11 @@ class TwoByTwo:
         self.cases, self.most = cases, most
         self.rounds: list[list[str]] = []
 
-    def choose_cases(self, ledger: Ledger, run: str, ids: Collection[str]) -> Sequence[Case]:
+    def choose_cases(self, ledger: Ledger, run: str, ids: Collection[str]) -> Collection[str]:
         done = set(ledger.case_ids(run))
-        left = [case for case in self.cases if case.id in ids and case.id not in done]
+        left = [case.id for case in self.cases if case.id in ids and case.id not in done]
         chosen = left[: 2 if len(done) < self.most else 0]
-        self.rounds.append([case.id for case in chosen])
+        self.rounds.append(chosen)
         return chosen
 
 

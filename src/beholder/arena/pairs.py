@@ -35,7 +35,7 @@ from beholder.cases.case import (
 from beholder.errors import CaseError, ImageError, UsageError
 from beholder.images.image import ImageSource
 from beholder.images.source import is_remote, read_image
-from beholder.statistics.data import SOURCE_GROUP, Bools, Ints
+from beholder.statistics.data import SOURCE_GROUP, Ints
 
 MODEL = "model"
 FIRST, SECOND = CANDIDATES
@@ -129,8 +129,7 @@ class CollectedItems:
             skip_bad: Whether the cases that are wrong are left out.
 
         Raises:
-            CaseError: Something is wrong with cases, or no item has two outputs.
-            UsageError: There is one model only.
+            CaseError: Something is wrong with cases, or no item has outputs of two models.
         """
         if self.problems and not skip_bad:
             more = len(self.problems) - _MAX_PROBLEMS
@@ -361,9 +360,9 @@ class PairPool:
             images |= {FIRST: first.images[self.names.of(first)], SECOND: second.images[self.names.of(second)]}
         return Case(self.case_id(at), images, fields, groups)
 
-    def select(self, chosen: Bools | Ints) -> list[Case]:
-        """Return the cases of some pairs."""
-        return [self.case(int(at)) for at in np.arange(len(self))[chosen]]
+    def select(self, chosen: Iterable[int]) -> list[Case]:
+        """Return the cases of some pairs, by their numbers."""
+        return [self.case(int(at)) for at in chosen]
 
 
 def _hash(*texts: str) -> bytes:

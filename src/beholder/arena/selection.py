@@ -14,10 +14,11 @@ The choice depends on the votes and on hashes of the names alone, so that a run 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 
 from beholder.arena.davidson import LOSS, POINTS, PRIOR_POINTS, TIE, WIN, PairDesign, fit_davidson
@@ -105,8 +106,7 @@ def _shuffle_matchups(pool: PairPool) -> Ints:
     return lowest
 
 
-@dataclass(frozen=True, slots=True)
-class RoundDecision:
+class RoundDecision(msgspec.Struct, frozen=True):
     """The next round of an adaptive arena.
 
     Attributes:
@@ -143,15 +143,16 @@ class AdaptiveSelection:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_options", ArenaOptions(draw_count=self.draw_count, seed=self.seed))
 
-    def next_round(self, votes: Mapping[int, VoteOutcome | None]) -> RoundDecision:
+    def next_round(self, votes: Mapping[int, VoteOutcome | None], blocked: Collection[int] = ()) -> RoundDecision:
         """Return the pairs to ask next.
 
         Args:
             votes: What was voted on the pairs asked so far, by their number in the pool; None where a call failed.
+            blocked: Pairs that cannot be asked.
         """
         pool = self.pool
         asked = np.zeros(len(pool), np.bool_)
-        asked[list(votes)] = True
+        asked[[*votes, *blocked]] = True
         warm_up = max(ROUND_SIZE, VOTES_PER_MODEL * len(pool.models) // 2)
         answered = {at: vote for at, vote in votes.items() if vote is not None}
         if len(votes) < warm_up and not asked.all():

@@ -139,12 +139,15 @@ class SuiteRun:
         if rounds is None:
             await self._judge_cases(settings, cases, observer, stop)
             return
-        begun = frozenset(self.ledger.case_ids(self.id))
-        if begun:  # what an earlier start left without a final outcome
-            await self._judge_cases(settings, lambda: (one for one in cases() if one.id in begun), observer, stop)
-        ids = frozenset(case.id for case in cases())
-        while not stop.is_set() and (chosen := rounds.choose_cases(self.ledger, self.id, ids)):
-            await self._judge_cases(settings, partial(iter, chosen), observer, stop)
+
+        def only(ids: frozenset[str]) -> Iterator[Case]:
+            return (case for case in cases() if case.id in ids)
+
+        every = frozenset(case.id for case in cases())
+        if begun := frozenset(self.ledger.case_ids(self.id)):  # what an earlier start left without a final outcome
+            await self._judge_cases(settings, partial(only, begun), observer, stop)
+        while not stop.is_set() and (chosen := frozenset(rounds.choose_cases(self.ledger, self.id, every))):
+            await self._judge_cases(settings, partial(only, chosen), observer, stop)
 
     async def _judge_cases(
         self,

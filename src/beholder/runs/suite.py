@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 from msgspec import structs
 
-from beholder.cases.case import OUTPUT_ROLES, Case, CaseRow, CaseSchema, FieldValue, compares_images
+from beholder.cases.case import OUTPUT_ROLES, CaseRow, CaseSchema, FieldValue, compares_images
 from beholder.cases.files import read_rows
 from beholder.cases.patterns import pair_rows
 from beholder.cases.sources import open_cases
@@ -64,8 +64,8 @@ class CaseRounds(Protocol):
     def name(self) -> str:
         """How cases are chosen, in a word: runs in which they are chosen in different ways are different runs."""
 
-    def choose_cases(self, ledger: Ledger, run: str, ids: Collection[str]) -> Sequence[Case]:
-        """Return the cases of the next round, none of which has a verdict; nothing where the run is complete.
+    def choose_cases(self, ledger: Ledger, run: str, ids: Collection[str]) -> Collection[str]:
+        """Return the ids of the cases of the next round, none of which has a verdict; none where the run is complete.
 
         Args:
             ledger: Has the verdicts so far.
@@ -151,12 +151,12 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
         calibrated = self.loaded_calibration()
         return {
             "judges": [self._identity_key(position) for position in range(len(self.judges))],
+            **({"rounds": self.objects.rounds.name} if self.objects.rounds is not None else {}),
             "samples": self.samples,
             "setting": self.setting,
             "styles": [[file.name, hashlib.sha256(file.read_bytes()).hexdigest()] for file in files],
             **({"calibration": calibrated.digest} if calibrated is not None else {}),
             **({"orders": self.orders} if self.orders != "both" else {}),
-            **({"rounds": self.objects.rounds.name} if self.objects.rounds is not None else {}),
         }
 
     def _identity_key(self, position: int) -> tuple[object, ...]:
