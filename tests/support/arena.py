@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from beholder.judges.recorded import ScriptedJudge
-from beholder.rubrics.brief import Brief
+from beholder.rubrics.brief import Brief, ImageBlock
 
 PATTERNS = {"input": "photos/{name}.png", "output": "out/{model}/{name}.png"}
 Answer = dict[str, object]
@@ -42,7 +42,7 @@ def reds(brief: Brief) -> tuple[float, float]:
     found = {
         part.label: float(np.asarray(Image.open(io.BytesIO(part.image.data)).convert("RGB"))[..., 0].mean())
         for part in brief.content
-        if hasattr(part, "image")
+        if isinstance(part, ImageBlock)
     }
     return found["Candidate A"], found["Candidate B"]
 
