@@ -55,11 +55,13 @@ def predict_unseen(recipe: Recipe, values: Floats, ratings: Floats, sources: Any
 
 
 def measure_preservation(edits: Edits) -> Floats:
-    """The score that the offline judge gives by `edit-preservation`; nan where it abstains."""
+    """The mean of the factors that the offline judge gives by `edit-preservation`; nan where it abstains from all."""
     found = []
     for count, row in enumerate(edits.rows, 1):
-        verdict = beholder.judge("edit-preservation", input=row.before, edited=row.after, instruction="as asked")
-        found.append(np.nan if verdict.score is None else float(verdict.score))
+        images = {"input": row.before, "edited": row.after}
+        verdict = beholder.judge("edit-preservation", **images, instruction=row.instruction)
+        factors = [float(factor.score) for factor in verdict.criteria.values() if factor.score is not None]
+        found.append(float(np.mean(factors)) if factors else np.nan)
         if sys.stderr.isatty():
             print(f"\r{count} of {len(edits)} edits judged", end="", file=sys.stderr)
     return np.array(found)
