@@ -49,7 +49,7 @@ def parse_pairs(pairs: str | int) -> str | int:
         return text
     if text.isdecimal() and int(text) > 0 and not isinstance(pairs, bool):
         return int(text)
-    raise UsageError(f"pairs (--pairs) is all, adaptive or a number of pairs such as 500, not {pairs!r}.")
+    raise UsageError(f"--pairs or pairs= is all, adaptive or a number of pairs such as 500, not {pairs!r}.")
 
 
 class _Spread:

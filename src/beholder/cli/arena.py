@@ -1,5 +1,4 @@
-"""`beholder arena`: let judges compare outputs (`run`), show and fit boards (`show`, `fit`), and compare judges' votes
-with those of people (`agree`)."""
+"""`beholder arena`: ask judges to compare outputs (`run`), boards (`show`, `fit`), votes beside people's (`agree`)."""
 
 from __future__ import annotations
 
