@@ -169,7 +169,7 @@ def test_the_same_image_twice_is_said_and_only_that_pair_left_out(tmp_path: Path
     images = dict(zip("abc", [*same, other], strict=True))
     found = collect(*(row(m, p, image=str(images[m]) if p == "p1" else "") for m in "abc" for p in ("p1", "p2")))
     pool = PairPool(found.items, EDITED)
-    assert pool.problems == ("p1: the outputs of a and b are the same image, and one is not better.",)
+    assert pool.problems == ("p1: the outputs of a and b are the same image: none is better.",)
     assert len(pool) == 2 + 3
     assert PairPool(collect(row("a", "p1", image=b"same"), row("b", "p1", image=b"same")).items, EDITED).problems
 

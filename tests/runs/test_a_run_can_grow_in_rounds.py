@@ -54,31 +54,29 @@ def cases(tmp_path: Path) -> list[Case]:
     return made
 
 
-def make_suite(cases: Sequence[Case], rounds: TwoByTwo | None, judge: ScriptedJudge, ledger: Path) -> Suite:
+def make_suite(cases: Sequence[Case], rounds: TwoByTwo | None, judge: ScriptedJudge, ledger: str | Path) -> Suite:
     flags = {"rubric": "edit-preservation", "judges": ["scripted"], "ledger": str(ledger), "audit": False}
     return load_suite(None, flags, SuiteObjects(cases=cases, judges={0: judge}, rounds=rounds))
 
 
-def test_a_run_grows_by_its_rounds_and_is_finished_when_none_is_left(cases: list[Case], tmp_path: Path) -> None:
+def test_a_run_grows_by_its_rounds_and_is_finished_when_none_is_left(cases: list[Case], place: str) -> None:
     judge, rounds = ScriptedJudge(ANSWER), TwoByTwo(cases, 5)
-    run = beholder.run(make_suite(cases, rounds, judge, tmp_path / "a.db"), progress=False)
+    run = beholder.run(make_suite(cases, rounds, judge, place), progress=False)
     assert rounds.rounds == [["c0", "c1"], ["c2", "c3"], ["c4", "c5"], []]
     assert (run.state, run.total, len(judge.briefs)) == ("finished", 6, 6)
     assert run.record.suite["rounds"] == "two by two"
     assert sorted(verdict.case for verdict in run.verdicts()) == [f"c{number}" for number in range(6)]
-    with Ledger.open(tmp_path / "a.db") as ledger:
+    with Ledger.open(place) as ledger:
         assert ledger.find_incomplete_runs() == []
         assert sorted(
             position for case in ledger.case_ids(run.id) if (position := ledger.case_position(run.id, case)) is not None
         ) == [*range(6)]
 
 
-def test_the_same_call_goes_on_where_it_was_and_asks_nothing_twice(cases: list[Case], tmp_path: Path) -> None:
-    first = beholder.run(
-        make_suite(cases, TwoByTwo(cases, 3), ScriptedJudge(ANSWER), tmp_path / "a.db"), progress=False
-    )
+def test_the_same_call_goes_on_where_it_was_and_asks_nothing_twice(cases: list[Case], place: str) -> None:
+    first = beholder.run(make_suite(cases, TwoByTwo(cases, 3), ScriptedJudge(ANSWER), place), progress=False)
     judge, rounds = ScriptedJudge(ANSWER), TwoByTwo(cases, 7)
-    again = beholder.run(make_suite(cases, rounds, judge, tmp_path / "a.db"), progress=False)
+    again = beholder.run(make_suite(cases, rounds, judge, place), progress=False)
     assert again.id == first.id
     assert (first.total, again.total, len(judge.briefs)) == (4, 8, 4)
     assert rounds.rounds == [["c4", "c5"], ["c6", "c7"], []]

@@ -28,18 +28,18 @@ from beholder.cases.case import (
     CaseRow,
     CaseSchema,
     FieldValue,
+    are_same_images,
     compares_images,
     image_stem,
     list_texts,
 )
-from beholder.errors import CaseError, ImageError, UsageError
+from beholder.errors import CaseError, UsageError
 from beholder.images.image import ImageSource
-from beholder.images.source import is_remote, read_image
 from beholder.statistics.data import SOURCE_GROUP, Ints
 
 MODEL = "model"
 FIRST, SECOND = CANDIDATES
-MODEL_FIRST, MODEL_SECOND = "model_first", "model_second"
+MODEL_FIRST, MODEL_SECOND = "model_first", "model_second"  # groups of a pair that say who made its candidates
 OUTPUT_FIELD = "output"
 
 _ITEM_GROUPS = (SOURCE_GROUP, "prompt", "item")
@@ -304,13 +304,11 @@ class PairPool:
         problems: list[str] = []
         drawn: dict[tuple[int, int], list[tuple[bytes, int]]] = {}
         for at, item in enumerate(self.items):
-            same = _find_same_outputs(item, names)
             for one, other in combinations(sorted(item.outputs), 2):
-                if (one, other) in same:
+                if _are_same_outputs(item.outputs[one], item.outputs[other], names):
+                    what = "text" if names.field else "image"
                     problems.append(
-                        f"{item.name}: the outputs of {one} and {other} are the same image, and one is not better."
-                        if not names.field
-                        else f"{item.name}: the outputs of {one} and {other} are the same text, and one is not better."
+                        f"{item.name}: the outputs of {one} and {other} are the same {what}: none is better."
                     )
                     continue
                 drawn.setdefault((number[one], number[other]), []).append((_hash(item.name, one, other), at))
@@ -369,48 +367,9 @@ def _hash(*texts: str) -> bytes:
     return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).digest()
 
 
-def _find_same_outputs(item: ArenaItem, names: OutputNames) -> set[tuple[str, str]]:
-    """Return the models, in alphabetic order, whose outputs are the same image file or text."""
-    alike: dict[object, list[str]] = {}
-    for model, case in item.outputs.items():
-        alike.setdefault(_output_size(case, names), []).append(model)
-    same = set()
-    for models in alike.values():
-        digests = {model: _output_digest(item.outputs[model], names) for model in models} if len(models) > 1 else {}
-        same |= {
-            (one, other)
-            for one, other in combinations(sorted(models), 2)
-            if digests[one] == digests[other] and digests[one] is not None
-        }
-    return same
-
-
-def _output_size(case: Case, names: OutputNames) -> object:
-    """Return what differs where outputs do, and is found without reading files."""
+def _are_same_outputs(one: Case, other: Case, names: OutputNames) -> bool:
+    """Return whether two outputs are the same image file, or the same text."""
     if names.field:
-        return list_texts(case.fields[names.field])
-    sizes: list[object] = []
-    for source in case.sources(names.of(case)):
-        if isinstance(source, bytes):
-            sizes.append(len(source))
-        elif isinstance(source, str) and (is_remote(source) or source[:5].lower() == "data:"):
-            sizes.append(source)
-        else:
-            try:
-                sizes.append(os.stat(source).st_size)
-            except (OSError, ValueError):  # the check of the cases says what is wrong with it
-                sizes.append(os.fspath(source))
-    return tuple(sizes)
-
-
-def _output_digest(case: Case, names: OutputNames) -> bytes | None:
-    if names.field:
-        return _hash(*list_texts(case.fields[names.field]))
-    digest = hashlib.sha256()
-    for source in case.sources(names.of(case)):
-        try:
-            remote = isinstance(source, str) and is_remote(source)
-            digest.update(os.fsencode(source) if remote else read_image(source))
-        except ImageError:
-            return None
-    return digest.digest()
+        return list_texts(one.fields[names.field]) == list_texts(other.fields[names.field])
+    images, others = (case.sources(names.of(case)) for case in (one, other))
+    return len(images) == len(others) and all(map(are_same_images, images, others))
