@@ -110,8 +110,7 @@ def coverage(simulations: int) -> dict[str, dict[str, float]]:
     return rows
 
 
-SPREADS = {"400 points": 400.0, "1,000 points": 1000.0}  # from the best model to the worst
-WIDTHS = (200.0, 120.0, 80.0)
+SPREADS = {400.0: (200.0, 120.0, 80.0), 1000.0: (200.0, 120.0)}  # points from best to worst; widths to end at
 ARENA_MODELS, ARENA_PHOTOGRAPHS, ARENA_DRAWS = 8, 150, 500
 ARENA_BY_PHOTOGRAPH = 0.5
 
@@ -158,7 +157,8 @@ def compare_neighbors(pool: PairPool, votes: dict[int, VoteOutcome], draws: int)
 def adaptive(simulations: int) -> dict[str, dict[str, float]]:
     pool = make_pool()
     rows: dict[str, dict[str, float]] = {}
-    for name, spread in SPREADS.items():
+    for spread, widths in SPREADS.items():
+        name = f"{spread:,.0f} points"
         strengths = np.linspace(spread / 2, -spread / 2, ARENA_MODELS) * np.log(10) / 400
         rng = np.random.default_rng(1)
         many = [compare_neighbors(pool, _all_votes(vote_on_all(pool, strengths, rng)), 2)[:, 0] for _ in range(100)]
@@ -167,7 +167,7 @@ def adaptive(simulations: int) -> dict[str, dict[str, float]]:
             compare_neighbors(pool, _all_votes(vote_on_all(pool, strengths, rng)), 500) for _ in range(simulations)
         ]
         rows[f"{name}, all pairs"] = {"votes": len(pool), "coverage": _cover(every, truth)}
-        for width in WIDTHS:
+        for width in widths:
             for how in ("adaptive", "even"):
                 counts, found = [], []
                 for number in range(simulations):

@@ -45,6 +45,11 @@ def test_every_pair_is_asked_in_both_orders_and_is_one_vote() -> None:
     shown = beholder.show_arena()
     assert shown.run.id == arena.run.id
     assert shown.board == arena.board
+    assert repr(shown) == f"<Arena {arena.run.id} 'edit-preference', finished: 72 votes on 72 pairs>"
+    page = shown._repr_html_()
+    assert "edit-preference: 72 votes on 3 models, 24 groups by source" in page
+    assert "no vote" in page
+    assert page.index("aurora") < page.index("cobalt")
 
 
 @pytest.mark.usefixtures("folder")
