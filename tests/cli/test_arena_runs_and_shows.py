@@ -14,7 +14,7 @@ from PIL import Image
 from support.arena import PATTERNS, choose, red_judge, write_arena
 
 import beholder
-from beholder.testing.base import Received
+from beholder.testing.base import Course, Received
 from beholder.testing.server import JudgeServer
 
 STRENGTHS = {"aurora": 180, "basalt": 110, "cobalt": 100}
@@ -166,3 +166,18 @@ def test_wrong_use_is_a_sentence(run: Any, line: str, said: str, server: JudgeSe
     assert done.code == 2
     assert said in done.err
     assert server.received == []
+
+
+@pytest.mark.usefixtures("folder")
+def test_pairs_asked_by_batch_wait_and_the_same_command_fetches_them(run: Any, server: JudgeServer) -> None:
+    server.batches.courses.append(Course(looks=1))
+    line = "arena run suite.yaml --trust-suite --pairs 12 --batch"
+    begun = run(line)
+    assert begun.code == 0, begun.err
+    assert [len(job.keys) for job in server.batches.jobs] == [24]
+    assert "has no verdict yet." in begun.err
+    for _ in range(2):
+        done = run(line)
+    assert done.code == 0, done.err
+    assert "12 votes on 3 models" in done.out
+    assert len(server.batches.jobs) == 1

@@ -73,7 +73,9 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
         found = []
         if self.failed:
             listed = ", ".join(f"{count:,} {outcome}" for outcome, count in self.failed.items())
-            found.append(f"{sum(self.failed.values()):,} of {self.pairs:,} pairs have no vote ({listed}), and no tie.")
+            found.append(
+                f"{sum(self.failed.values()):,} of {self.pairs:,} pairs have no vote ({listed}); they are no ties."
+            )
         if self.both_orders:
             rate = _show(self.flip_rate, 100, "%")
             found.append(
@@ -99,7 +101,7 @@ class RunVotes:
     """The verdicts of a run of pairs, read once: `votes` and `statistics`."""
 
     def __init__(self, ledger: Ledger, run: str) -> None:
-        """Read the verdicts.
+        """Read the verdicts, of which there may be none yet.
 
         Raises:
             UsageError: The run is not one of pairs, or its cases do not say which models made the candidates.
@@ -113,19 +115,12 @@ class RunVotes:
                 self._rows.append(_PairRow.of(stored, models))
             else:
                 nameless = nameless or stored.verdict.case
-        if not self._rows:
-            self._explain(nameless)
-        self.nameless = nameless
-
-    def _explain(self, nameless: str) -> None:
-        title = f"The run {self.record.id} ({self.record.name})"
-        if not nameless:
-            raise UsageError(f"{title} has no verdict yet.")
-        raise UsageError(
-            f"{title} is no arena: its case {nameless!r} does not say which models made its candidates (the groups "
-            "model_first and model_second); `beholder arena run` makes such cases, and `beholder arena fit --runs` "
-            "compares runs of scores."
-        )
+        if nameless and not self._rows:
+            raise UsageError(
+                f"The run {self.record.id} ({self.record.name}) is no arena: its case {nameless!r} does not say which "
+                "models made its candidates (the groups model_first and model_second); `beholder arena run` makes such "
+                "cases, and `beholder arena fit --runs` compares runs of scores."
+            )
 
     def votes(self, group: str | None = None) -> Votes:
         """Return the votes.
@@ -140,7 +135,8 @@ class RunVotes:
         failed = Counter(row.judge for row in self._rows if row.winner is None)
         if not rows:
             outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in self._count_failed().items())
-            raise UsageError(f"The run {self.record.id} ({self.record.name}) has no vote: {outcomes}.")
+            none = f"no vote: {outcomes}" if outcomes else "no verdict yet"
+            raise UsageError(f"The run {self.record.id} ({self.record.name}) has {none}.")
         name = group or SOURCE_GROUP
         if group is not None and not any(row.groups.get(group) for row in rows):
             known = ", ".join(sorted({key for row in rows for key in row.groups})) or "none"
