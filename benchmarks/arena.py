@@ -1,15 +1,18 @@
 """The arena's ratings: how often intervals cover the truth, and how long a million votes take.
 
     python benchmarks/arena.py coverage [--simulations 1000] [--json]
+    python benchmarks/arena.py adaptive [--simulations 200] [--json]
     python benchmarks/arena.py speed [--votes 1000000] [--json]
     python benchmarks/arena.py public FOLDER
 
 `coverage` simulates photographs that favor some models more than others (so that votes on one photograph are not
 independent), fits ratings with intervals of 95 %, and counts how often they contain the value that ever more
-photographs lead to. `speed` writes a CSV of votes on 50 models, and reads and fits it in a process of its own. `public`
-prints the tables of docs/arena.md from MMRB2 (`mmrb2-edit.jsonl`, `mmrb2-t2i.jsonl`: `id`, `prompt`, `model_a`,
-`model_b`, `chosen`, `ratings` of three annotators, 1 to 6) and GenAI-Bench (`genai-bench-edit.jsonl`: `id`,
-`source_prompt`, `human_vote`, `judges`).
+photographs lead to. `adaptive` simulates arenas that ask pairs adaptively, or evenly, until the widest interval between
+neighbors is narrow enough, and counts votes, and how often intervals contain the truth at that moment. `speed` writes a
+CSV of votes on 50 models, and reads and fits it in a process of its own. `public` prints the tables of docs/arena.md
+from MMRB2 (`mmrb2-edit.jsonl`, `mmrb2-t2i.jsonl`: `id`, `prompt`, `model_a`, `model_b`, `chosen`, `ratings` of three
+annotators, 1 to 6) and GenAI-Bench (`genai-bench-edit.jsonl`: `id`, `source_prompt`, `human_vote`, `judges`). Pairs
+with images are in `alignment/pairs.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +31,10 @@ import numpy.typing as npt
 from measuring import measure
 
 from beholder.arena.fit import ArenaOptions, fit_votes
+from beholder.arena.pairs import OutputNames, PairPool, collect_items
+from beholder.arena.selection import AdaptiveSelection, choose_evenly, make_pool_votes
 from beholder.arena.votes import Labels, VoteOutcome, Votes, read_votes
+from beholder.cases.case import Case, CaseRow
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -101,6 +108,90 @@ def coverage(simulations: int) -> dict[str, dict[str, float]]:
                 covered.setdefault(name.rpartition(" ")[0] or name, []).append(low <= truth[name] <= high)
         rows[str(photographs)] = {name: float(np.mean(hits)) for name, hits in covered.items()}
     return rows
+
+
+SPREADS = {400.0: (200.0, 120.0, 80.0), 1000.0: (200.0, 120.0)}  # points from best to worst; widths to end at
+ARENA_MODELS, ARENA_PHOTOGRAPHS, ARENA_DRAWS = 8, 150, 500
+ARENA_BY_PHOTOGRAPH = 0.5
+
+
+def make_pool() -> PairPool:
+    """Pairs of the outputs of eight models for 150 photographs."""
+    names = OutputNames(("output",))
+    cases = [
+        Case(f"{photo}/{model}", {"input": f"{photo}", "output": f"{photo}-{model}"}, {}, {"model": f"m{model}"})
+        for photo in range(ARENA_PHOTOGRAPHS)
+        for model in range(ARENA_MODELS)
+    ]
+    return PairPool(collect_items([CaseRow("", case, (), case.id) for case in cases], names).items, names)
+
+
+def vote_on_all(pool: PairPool, strengths: Floats, rng: np.random.Generator) -> Ints:
+    """What a judge would vote on every pair, if it were asked."""
+    own = strengths + rng.normal(0, ARENA_BY_PHOTOGRAPH, (len(pool.items), len(strengths)))
+    half = (own[pool.item, pool.first] - own[pool.item, pool.second]) / 2
+    odds = np.exp(np.stack([half, -half, np.full(len(half), TIE)]))
+    odds /= odds.sum(axis=0)
+    drawn = rng.random(len(half))
+    return np.where(drawn < odds[0], 0, np.where(drawn < odds[0] + odds[1], 1, 2))
+
+
+def run_arena(pool: PairPool, answers: Ints, width: float, *, even: bool) -> dict[int, VoteOutcome]:
+    """Ask in rounds until no interval between neighbors is wider; adaptively, or spread evenly by the same rule."""
+    selection = AdaptiveSelection(pool, width, ARENA_DRAWS)
+    votes: dict[int, VoteOutcome] = {}
+    while (decision := selection.next_round(dict(votes))).pairs:
+        asked = np.isin(np.arange(len(pool)), list(votes))
+        chosen = choose_evenly(pool, len(decision.pairs), asked) if even else decision.pairs
+        votes |= {int(at): VoteOutcome(int(answers[at])) for at in chosen}
+    return votes
+
+
+def compare_neighbors(pool: PairPool, votes: dict[int, VoteOutcome], draws: int) -> Floats:
+    """Value, low and high of the difference between models that are neighbors in truth."""
+    board = fit_votes(make_pool_votes(pool, votes), ArenaOptions(draw_count=draws))
+    found = [board.compare(f"m{at}", f"m{at + 1}").difference for at in range(ARENA_MODELS - 1)]
+    return np.array([[one.value, one.low or -np.inf, one.high or np.inf] for one in found], np.float64)
+
+
+def adaptive(simulations: int) -> dict[str, dict[str, float]]:
+    pool = make_pool()
+    rows: dict[str, dict[str, float]] = {}
+    for spread, widths in SPREADS.items():
+        name = f"{spread:,.0f} points"
+        strengths = np.linspace(spread / 2, -spread / 2, ARENA_MODELS) * np.log(10) / 400
+        rng = np.random.default_rng(1)
+        many = [compare_neighbors(pool, _all_votes(vote_on_all(pool, strengths, rng)), 2)[:, 0] for _ in range(100)]
+        truth = np.mean(many, axis=0)
+        every = [
+            compare_neighbors(pool, _all_votes(vote_on_all(pool, strengths, rng)), 500) for _ in range(simulations)
+        ]
+        rows[f"{name}, all pairs"] = {"votes": len(pool), "coverage": _cover(every, truth)}
+        for width in widths:
+            for how in ("adaptive", "even"):
+                counts, found = [], []
+                for number in range(simulations):
+                    answers = vote_on_all(pool, strengths, np.random.default_rng((number, 7)))
+                    votes = run_arena(pool, answers, width, even=how == "even")
+                    counts.append(len(votes))
+                    found.append(compare_neighbors(pool, votes, 1000))
+                values = np.array(found)[:, :, 0]
+                rows[f"{name}, {width:.0f} wide, {how}"] = {
+                    "votes": float(np.mean(counts)),
+                    "all_asked": float(np.mean([count == len(pool) for count in counts])),
+                    "coverage": _cover(found, truth),
+                    "bias": float(np.mean(values - truth)),
+                }
+                print(name, width, how, rows[f"{name}, {width:.0f} wide, {how}"], file=sys.stderr, flush=True)
+    return rows
+
+
+def _all_votes(answers: Ints) -> dict[int, VoteOutcome]:
+    return {at: VoteOutcome(int(vote)) for at, vote in enumerate(answers)}
+
+
+def _cover(found: list[Floats], truth: Floats) -> float:
+    return float(np.mean([(one[:, 1] <= truth) & (truth <= one[:, 2]) for one in found]))
 
 
 def write_votes(path: Path, count: int) -> None:
@@ -203,7 +294,7 @@ def public(folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("coverage", "speed", "public", "fit"))
+    parser.add_argument("what", choices=("coverage", "adaptive", "speed", "public", "fit"))
     parser.add_argument("file", nargs="?", type=Path)
     parser.add_argument("--simulations", type=int, default=1000)
     parser.add_argument("--votes", type=int, default=1_000_000)
@@ -216,7 +307,11 @@ def main() -> None:
     if given.what == "public":
         public(given.file)
         return
-    found = coverage(given.simulations) if given.what == "coverage" else speed(given.votes)
+    found: Mapping[str, object]
+    if given.what == "speed":
+        found = speed(given.votes)
+    else:
+        found = (coverage if given.what == "coverage" else adaptive)(given.simulations)
     if given.json:
         print(json.dumps(found))
         return

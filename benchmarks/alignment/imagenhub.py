@@ -38,6 +38,7 @@ class Edit:
     after: Path
     ratings: dict[str, tuple[float, ...]]
     judged: dict[str, tuple[float, ...]]
+    instruction: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,8 @@ def load(folder: Path) -> Edits | None:
             for aspect, by_rater in ratings[case["id"]].items()
         }
         places = place / case["input"], place / case["edited"]
-        rows.append(Edit(case["id"], case["task"], case["model"], case["source"], *places, scores, judged[case["id"]]))
+        about = case["id"], case["task"], case["model"], case["source"]
+        rows.append(Edit(*about, *places, scores, judged[case["id"]], case["instruction"]))
     return Edits(tuple(rows))
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from beholder.api.arena import agree_arena, derive_votes, fit_arena, read_votes
+    from beholder.api.arena_run import Arena, run_arena, show_arena
     from beholder.api.async_session import AsyncSession
     from beholder.api.calibration import CalibrationResult, Estimate, calibrate, estimate
     from beholder.api.checks import Check, CheckList, Measurements, doctor, measure
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from beholder.api.statistics import Agreement, History, agree, compare, history
     from beholder.arena.agreement import ArenaAgreement, RaterAgreement, VoteAgreement
     from beholder.arena.leaderboard import Leaderboard, ModelRating, PairRating
+    from beholder.arena.run_votes import ArenaStatistics
     from beholder.arena.votes import Votes
     from beholder.cases.case import Case
     from beholder.demo.suite import build_demo
@@ -196,6 +198,10 @@ _HOMES = {
     "TranscriptTurn": "verdicts.answer",
     "add_observer": "providers.base",
     "remove_observer": "providers.base",
+    "Arena": "api.arena_run",
+    "run_arena": "api.arena_run",
+    "show_arena": "api.arena_run",
+    "ArenaStatistics": "arena.run_votes",
     "ArenaAgreement": "arena.agreement",
     "RaterAgreement": "arena.agreement",
     "VoteAgreement": "arena.agreement",
@@ -213,7 +219,9 @@ __all__ = [
     "Agreement",
     "Answer",
     "AnswerError",
+    "Arena",
     "ArenaAgreement",
+    "ArenaStatistics",
     "AspectEstimate",
     "AsyncSession",
     "BeholderError",
@@ -322,7 +330,9 @@ __all__ = [
     "read_votes",
     "remove_observer",
     "run",
+    "run_arena",
     "score",
+    "show_arena",
     "show_rubric",
     "view",
 ]

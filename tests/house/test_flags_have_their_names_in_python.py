@@ -38,6 +38,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., object], set[str]]] = {
     "view": (beholder.view, set()),
     "demo": (beholder.build_demo, set()),
     "init": (beholder.init, set()),
+    "arena run": (beholder.run_arena, SUITE | TRUST),
+    "arena show": (beholder.show_arena, set()),
     "arena fit": (beholder.fit_arena, set()),
     "arena agree": (beholder.agree_arena, set()),
 }

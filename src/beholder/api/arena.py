@@ -139,7 +139,7 @@ def fit_arena(
         votes = read_votes(votes, group=group)
     elif group is not None and group != votes.group_name:
         raise UsageError(f"These votes were read with the group {votes.group_name!r}; read them with group={group!r}.")
-    anchors = {} if anchor is None else _load_anchors(anchor)
+    anchors = {} if anchor is None else load_anchors(anchor)
     return fit_votes(votes, ArenaOptions(position, anchors, draws, seed))
 
 
@@ -194,7 +194,7 @@ def _list_run_votes(run: RunLike, ledger: LedgerLike) -> list[dict[str, str]]:
         return list(list_verdict_votes(opened.stored_verdicts(opened.run(name).id)))
 
 
-def _load_anchors(anchor: Anchors) -> dict[str, float]:
+def load_anchors(anchor: Anchors) -> dict[str, float]:
     """Return ratings by model; raise `UsageError` for what is no rating."""
     if isinstance(anchor, Leaderboard):
         return {row.model: row.rating.value for row in anchor.ratings if row.rating.value is not None}

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from beholder.arena.pairs import MODEL_FIRST, MODEL_SECOND
 from beholder.errors import UsageError
 from beholder.ledger.types import StoredVerdict
 from beholder.verdicts.verdict import FIRST, SECOND, PreferenceAnswer
 
-MODEL_FIRST, MODEL_SECOND = "model_first", "model_second"  # groups of a case that say who made its candidates
 EACH_ANSWER = "each answer"
 
 _WINNERS = {FIRST: "model_a", SECOND: "model_b"}

@@ -299,6 +299,17 @@ def image_stem(source: ImageSource) -> str:
     return "".join(character for character in stem if character.isprintable()).strip() or "case"
 
 
+# Roles of an output that `beholder arena run` compares with those of other models, in the order in which they are
+# looked for; and the names of the two candidates in a pair.
+OUTPUT_ROLES = ("output", "edited", "restyled", "generated", "image")
+CANDIDATES = ("first", "second")
+
+
+def compares_images(schema: CaseSchema) -> bool:
+    """Return whether cases have two images of which one is better."""
+    return all(set(CANDIDATES) <= set(roles) for roles in schema.roles if roles) and any(schema.roles)
+
+
 # Roles of which the second image was made from the first, in the order in which they are looked for.
 PAIR_ROLES = (("input", "edited"), ("original", "restyled"))
 

@@ -1,4 +1,4 @@
-"""`beholder arena`: rank models by votes (`fit`), and set the votes of judges beside those of people (`agree`)."""
+"""`beholder arena`: ask judges to compare outputs (`run`), boards (`show`, `fit`), votes beside people's (`agree`)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cli.options import DrawsOption, ForceOption, JsonOption, LedgerOption, SeedOption
+from beholder.cli.options import (
+    DrawsOption,
+    ForceOption,
+    JsonOption,
+    LedgerOption,
+    OptionalRun,
+    SeedOption,
+    with_suite,
+)
 from beholder.errors import LedgerError, UsageError
 from beholder.reports.text import print_text, printable
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 
 if TYPE_CHECKING:
+    from beholder.api.arena_run import Arena
     from beholder.arena.agreement import ArenaAgreement
     from beholder.arena.leaderboard import Leaderboard
+    from beholder.arena.votes import Votes
+    from beholder.runs.execution import SuiteRun
+    from beholder.runs.suite import Suite
     from beholder.statistics.gate import Gate
 
 app = typer.Typer(help="Rank models by votes on which of two outputs is better.", no_args_is_help=True)
@@ -27,6 +39,140 @@ VoteGroupOption = Annotated[
     str | None,
     typer.Option("--group", help="The column of what belongs together; else source, prompt or case."),
 ]
+
+
+FailUnlessOption = Annotated[
+    list[str] | None,
+    typer.Option(help='Exit code 1 unless this holds: "candidate > baseline".', show_default=False),
+]
+VotesFile = Annotated[
+    Path | None, typer.Option(help="Write the votes as CSV, as the public boards have them.", show_default=False)
+]
+
+
+@app.command("run")
+@with_suite
+def run(
+    suite: Suite,
+    pairs: Annotated[
+        str, typer.Option(help="Which pairs to ask: all, a number spread evenly, or adaptive: where it tells most.")
+    ] = "all",
+    until_width: Annotated[
+        float, typer.Option(help="Of adaptive pairs: until no interval between neighbors is wider, in rating points.")
+    ] = 30.0,
+    retry: Annotated[str, typer.Option(help="Final outcomes to try again: refused,filtered,unmeasured.")] = "",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew and ask even what is answered already.")] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Skip invalid cases and outputs without a partner.")
+    ] = False,
+    batch: Annotated[bool, typer.Option("--batch", help="By the provider's batch API: half price, in a day.")] = False,
+    of: Annotated[str, typer.Option("--run", help="Resume this run, though its files were moved or touched.")] = "",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Lines of JSON: progress, the summary, then the board.")
+    ] = False,
+) -> None:
+    """Let judges compare the outputs of several models, pair by pair, and rank the models.
+
+    The rubric is of kind preference. The cases are single outputs with a column `model`, or a pattern with {model}:
+    --pair input=photos/{name}.png --pair output=out/{model}/{name}.png. If it was stopped, run the same command again.
+
+    Exit codes: those of `beholder run`.
+    """
+    from beholder.api.arena_run import run_arena
+    from beholder.cli.output import RunOutput
+
+    def announce(suite_run: SuiteRun) -> None:
+        if not quiet and not json_:
+            record = suite_run.record
+            begun = "run" if suite_run.is_new else "resuming run"
+            count = f"{suite_run.checked.count:,} pairs"
+            limit = f"at most {count}, chosen adaptively" if suite_run.suite.objects.rounds is not None else count
+            print_text(f"{begun} {record.id} ({printable(record.name)}), {limit}")
+
+    output = RunOutput(quiet=quiet, as_json=json_, announce=announce)
+    arena = run_arena(
+        suite,
+        pairs=pairs,
+        until_width=until_width,
+        fresh=fresh,
+        resume=of,
+        retry=retry,
+        skip_bad=skip_bad,
+        batch=batch,
+        progress=output,
+    )
+    code = output.report(arena.run)
+    try:
+        if json_:
+            print_text(json.dumps({"event": "arena", **arena.to_dict()}))
+        elif not quiet:
+            _print_arena(arena)
+    except UsageError as error:  # no vote yet, as of a batch that waits; the exit code says what the run came to
+        print_text(f"beholder: {printable(str(error))}", error=True)
+    raise typer.Exit(code)
+
+
+@app.command("show")
+def show(
+    run: OptionalRun = None,
+    anchor: Annotated[
+        str | None,
+        typer.Option(
+            help="Ratings that stay: another run, JSON of an earlier board, or CSV with model, rating.",
+            show_default=False,
+        ),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="What belongs together; else source.", show_default=False)
+    ] = None,
+    fail_unless: FailUnlessOption = None,
+    csv: VotesFile = None,
+    seed: SeedOption = DEFAULT_SEED,
+    draws: DrawsOption = DEFAULT_DRAWS,
+    force: ForceOption = False,
+    address: LedgerOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Show the board of a run of pairs: ratings with intervals, both bad, flips and failed calls by model.
+
+    Exit codes: 0; 1 a model is not better as --fail-unless wants it; 2 wrong use; 4 that cannot be told.
+    """
+    from beholder.api.arena_run import show_arena
+
+    if csv is not None:
+        _check_csv(csv, [] if anchor is None else [anchor], address, force)
+    arena = show_arena(run, anchor=anchor, group=group, seed=seed, draws=draws, ledger=address)
+    gate = arena.gate(*fail_unless) if fail_unless else None
+    _write_votes(csv, arena.votes)
+    if json_:
+        print_text(json.dumps(arena.to_dict() | ({} if gate is None else {"gate": gate.to_dict()})))
+    else:
+        _print_arena(arena)
+    if gate is not None:
+        _exit_by_gate(gate)
+
+
+def _print_arena(arena: Arena) -> None:
+    from beholder.reports.arena import ARENA_HEADERS, arena_rows, arena_sentences, leaderboard_title
+    from beholder.reports.text import numbers_table, print_table
+
+    board, statistics = arena.board, arena.statistics
+    print_text(printable(leaderboard_title(board)))
+    table = numbers_table(ARENA_HEADERS, arena_rows(board, statistics))
+    table.columns[1].justify = "left"
+    print_table(table)
+    print_text("")
+    for sentence in arena_sentences(board, statistics):
+        print_text(printable(sentence))
+
+
+def _write_votes(csv: Path | None, votes: Votes) -> None:
+    from beholder.api.files import atomic_write
+
+    if csv is not None:
+        with atomic_write(csv) as file:
+            file.write(votes.to_csv().encode("utf-8", "backslashreplace"))
 
 
 @app.command("fit")
@@ -51,13 +197,8 @@ def fit(
     ] = None,
     group: VoteGroupOption = None,
     position: Annotated[bool, typer.Option("--position", help="Also fit the advantage of being shown first.")] = False,
-    fail_unless: Annotated[
-        list[str] | None,
-        typer.Option(help='Exit code 1 unless this holds: "candidate > baseline".', show_default=False),
-    ] = None,
-    csv: Annotated[
-        Path | None, typer.Option(help="Write the votes as CSV, as the public boards have them.", show_default=False)
-    ] = None,
+    fail_unless: FailUnlessOption = None,
+    csv: VotesFile = None,
     seed: SeedOption = DEFAULT_SEED,
     draws: DrawsOption = DEFAULT_DRAWS,
     force: ForceOption = False,
@@ -69,7 +210,6 @@ def fit(
     Exit codes: 0; 1 a model is not better as --fail-unless wants it; 2 wrong use; 4 that cannot be told.
     """
     from beholder.api.arena import derive_votes, fit_arena, read_votes
-    from beholder.api.files import atomic_write
 
     names = given or []
     if not runs and len(names) != 1:
@@ -81,9 +221,7 @@ def fit(
     votes = derive_votes(names, on=on, group=group, ledger=address) if runs else read_votes(names[0], group=group)
     board = fit_arena(votes, anchor=anchor, position=position, seed=seed, draws=draws)
     gate = board.gate(*fail_unless) if fail_unless else None
-    if csv is not None:
-        with atomic_write(csv) as file:
-            file.write(votes.to_csv().encode("utf-8", "backslashreplace"))
+    _write_votes(csv, votes)
     if json_:
         print_text(json.dumps(board.to_dict() | ({} if gate is None else {"gate": gate.to_dict()})))
     else:

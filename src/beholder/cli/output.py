@@ -220,7 +220,7 @@ class RunOutput(RunHooks):
         self._was_interrupted = True
 
     def name_argument(self, name: str) -> str:
-        return "--run" if name == "resume" else f"--{name}"
+        return "--run" if name == "resume" else f"--{name.replace('_', '-')}"
 
     def begin(self, suite_run: SuiteRun) -> None:
         self._run_id, total = suite_run.id, suite_run.record.total

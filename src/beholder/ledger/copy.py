@@ -156,7 +156,8 @@ def _restore_rescued(
         following = iter(verdicts)
         batches = [(batch, list(islice(following, batch.verdicts))) for batch in rescue.batches or (whole,)]
         new = [(batch, rows) for batch, rows in batches if not _was_stored(connection, run.number, rows)]
-        grows = bool(suite.get("session"))  # its cases are in the order in which they were stored
+        # Its cases are in the order in which they were stored.
+        grows = bool(suite.get("session") or suite.get("rounds"))
         first = 1 + max((row.position for row in known.values()), default=-1) if grows else 0
         values = [
             {**_portable_values(row), "run": run.number, "position": first + row.position}

@@ -1,4 +1,4 @@
-"""Tables of `beholder arena fit` and `arena agree`, for the terminal and for a notebook."""
+"""Tables of `beholder arena fit`, `show` and `agree`, for the terminal and for a notebook."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from markupsafe import Markup
 
 from beholder.arena.agreement import ArenaAgreement, VoteAgreement
 from beholder.arena.leaderboard import Leaderboard, ModelRating
+from beholder.arena.run_votes import ArenaStatistics
 from beholder.reports.charts import html_result, html_sentences, html_table
 from beholder.reports.text import format_interval, format_number
 from beholder.statistics.bootstrap import Interval
 
 LEADERBOARD_HEADERS = ("rank", "model", "rating", "votes", "win rate", "both bad")
+ARENA_HEADERS = (*LEADERBOARD_HEADERS, "flips", "no vote")
 AGREEMENT_HEADERS = ("judge", "pairs", "same vote", "where both decide", "κ", "leans to the first")
 
 
@@ -50,6 +52,27 @@ def leaderboard_html(board: Leaderboard) -> Markup:
     """Return a board for a notebook: its table and sentences."""
     table = html_table(LEADERBOARD_HEADERS, leaderboard_rows(board))
     return html_result(leaderboard_title(board), [table, html_sentences(leaderboard_sentences(board))])
+
+
+def arena_rows(board: Leaderboard, statistics: ArenaStatistics) -> list[Sequence[str]]:
+    """Return a row for each model of a run's board, under `ARENA_HEADERS`."""
+    counts = statistics.models
+    return [
+        (*cells, f"{counts[row.model].flips:,}", f"{counts[row.model].failed:,}")
+        for row, cells in zip(board.ratings, leaderboard_rows(board), strict=True)
+    ]
+
+
+def arena_sentences(board: Leaderboard, statistics: ArenaStatistics) -> list[str]:
+    """Return the sentences below the board of a run."""
+    return [*statistics.sentences(), *leaderboard_sentences(board)]
+
+
+def arena_html(board: Leaderboard, statistics: ArenaStatistics, name: str) -> Markup:
+    """Return the board of a run for a notebook: its table and sentences."""
+    table = html_table(ARENA_HEADERS, arena_rows(board, statistics))
+    sentences = html_sentences(arena_sentences(board, statistics))
+    return html_result(f"{name}: {leaderboard_title(board)}", [table, sentences])
 
 
 def agreement_rows(agreement: ArenaAgreement) -> list[Sequence[str]]:

@@ -113,7 +113,7 @@ class ProgressBar(ProgressCounter):
         outcomes = " ".join(f"{count} {outcome}" for outcome, count in self.outcomes.most_common())
         rate = f"{self.done_now / seconds:.1f}/s" if seconds > 0.5 else ""
         done = self.done_before + self.done_now
-        self._progress.update(self._task, completed=done, money=money, outcomes=outcomes, rate=rate)
+        self._progress.update(self._task, total=self.total, completed=done, money=money, outcomes=outcomes, rate=rate)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -72,6 +73,7 @@ class RunSettings:
         audit: Measure pairs of images beside what models say of them.
         calibration: With it verdicts also say how people would rate.
         lease_s: How long a process that sends no heartbeat keeps its cases.
+        growing: Whether cases are chosen while the run goes on: it gets their positions and its total as it grows.
     """
 
     run_id: str
@@ -85,6 +87,7 @@ class RunSettings:
     audit: bool = True
     calibration: Calibration | None = None
     lease_s: float = LEASE_S
+    growing: bool = False
 
     @property
     def final(self) -> frozenset[Outcome]:
@@ -390,7 +393,8 @@ class Engine:
         while self._unwritten:
             token, batch = self._unwritten[0]
             try:
-                await self.ledger_thread.call(self.ledger.write, self.settings.run_id, batch, token)
+                write = partial(self.ledger.write, self.settings.run_id, batch, token, growing=self.settings.growing)
+                await self.ledger_thread.call(write)
             except Exception as error:
                 self._write_failed = True
                 self._end_early(error)

@@ -16,11 +16,12 @@ import json
 import logging
 import platform
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import partial
 from itertools import islice
 
 import msgspec
@@ -102,10 +103,7 @@ class SuiteRun:
         _log.info("run %s %s: %s", self.id, "begun" if self.is_new else "resumed", self.record.name or "no name")
         try:
             await self._execute(observer, stop, retry)
-            if (
-                not stop.is_set()
-                or self.ledger.progress([self.id]).get(self.id, RunProgress()).done == self.record.total
-            ):
+            if not stop.is_set() or (self.suite.objects.rounds is None and self._count_done() == self.record.total):
                 state = FINISHED
             return state
         finally:
@@ -115,8 +113,11 @@ class SuiteRun:
             await _record_final_state(self.ledger, self.id, state)
             _log.info("run %s %s", self.id, state)
 
+    def _count_done(self) -> int:
+        return self.ledger.progress([self.id]).get(self.id, RunProgress()).done
+
     async def _execute(self, observer: RunObserver, stop: asyncio.Event, retry: frozenset[Outcome]) -> None:
-        suite = self.suite
+        suite, rounds = self.suite, self.suite.objects.rounds
         settings = RunSettings(
             run_id=self.id,
             composers=suite.composers(),
@@ -129,11 +130,33 @@ class SuiteRun:
             audit=suite.audit,
             calibration=suite.loaded_calibration(),
             lease_s=suite.limits.lease_s,
+            growing=rounds is not None,
         )
 
         def cases() -> Iterator[Case]:
             return iter_valid_cases(suite.rows(), self.checked)
 
+        if rounds is None:
+            await self._judge_cases(settings, cases, observer, stop)
+            return
+
+        def only(ids: frozenset[str]) -> Iterator[Case]:
+            return (case for case in cases() if case.id in ids)
+
+        every = frozenset(case.id for case in cases())
+        if begun := frozenset(self.ledger.case_ids(self.id)):  # what an earlier start left without a final outcome
+            await self._judge_cases(settings, partial(only, begun), observer, stop)
+        while not stop.is_set() and (chosen := frozenset(rounds.choose_cases(self.ledger, self.id, every))):
+            await self._judge_cases(settings, partial(only, chosen), observer, stop)
+
+    async def _judge_cases(
+        self,
+        settings: RunSettings,
+        cases: Callable[[], Iterator[Case]],
+        observer: RunObserver,
+        stop: asyncio.Event,
+    ) -> None:
+        suite = self.suite
         if suite.engine == "ray":
             from beholder.runs.ray.driver import RayEngine
 
@@ -299,6 +322,7 @@ def find_or_create_run(suite: Suite, ledger: Ledger, checked: CaseCheck, *, fres
     from beholder import __version__
 
     now = datetime.now(UTC)
+    rounds = suite.objects.rounds
     run = RunRecord(
         id=f"{now:%y%m%d}-{secrets.token_hex(3)}",
         name=suite.name,
@@ -306,8 +330,10 @@ def find_or_create_run(suite: Suite, ledger: Ledger, checked: CaseCheck, *, fres
         state=RUNNING,
         created=now,
         updated=now,
-        total=checked.count * len(suite.rubrics()),
-        suite=suite.public_dict() | ({"fresh": True} if fresh else {}),
+        total=0 if rounds is not None else checked.count * len(suite.rubrics()),
+        suite=suite.public_dict()
+        | ({"fresh": True} if fresh else {})
+        | ({"rounds": rounds.name} if rounds is not None else {}),
         rubrics=tuple(msgspec.to_builtins(rubric) for rubric in suite.rubrics()),
         prompt=suite.prompt_text(),
         versions={"beholder": __version__, "python": platform.python_version(), "platform": platform.platform()},
@@ -325,7 +351,10 @@ def find_named_run(suite: Suite, ledger: Ledger, checked: CaseCheck, run: str) -
     """
     record = ledger.run(run)
     wrong = _list_differences(suite, record)
-    if record.total != checked.count * len(suite.rubrics()):
+    rounds = suite.objects.rounds
+    if record.suite.get("rounds") != (None if rounds is None else rounds.name):
+        wrong.append("selection of cases")
+    elif rounds is None and record.total != checked.count * len(suite.rubrics()):
         wrong.append("number of cases")
     if wrong:
         raise UsageError(

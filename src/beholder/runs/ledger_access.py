@@ -149,13 +149,13 @@ class WorkerFunds:
         self._refused_usd: Decimal | None = None  # the least that was asked for in vain, where that is final
 
     async def share_budget(self, renew_lease: Callable[[], Awaitable[None]] | None = None) -> None:
-        """From now on spend only what the ledger grants. Called once: then the run's own limit is known here only.
+        """From now on spend only what the ledger grants, in every engine of a run that has several, one by one.
 
         Args:
             renew_lease: Awaited before anything is spent, where there are other processes. They may give money back;
                 without them what was refused is not asked for again.
         """
-        if (limit := self._budget.limit) is None:
+        if (limit := self._budget.run_limit) is None:
             return
         if unsettled := await self._thread.call(self._thread.ledger.unsettled_usd, self._run):
             _log.warning(

@@ -154,11 +154,11 @@ class Budget:
     """A budget in US dollars. Without a `limit` it only counts what is `spent`.
 
     Where the budget is kept in a ledger, `limit` is what this process was granted so far
-    (`share_between_processes`).
+    (`share_between_processes`), and `run_limit` what it was before: that of the whole run.
     """
 
     def __init__(self, limit: Decimal | None = None, spent: Decimal = Decimal(0)) -> None:
-        self.limit = limit
+        self.limit = self.run_limit = limit
         self.spent = spent
         self.reserved = Decimal(0)
         self._request_funds: GrantFunds | None = None

@@ -10,17 +10,17 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import structs
 
-from beholder.cases.case import CaseRow, CaseSchema, FieldValue
+from beholder.cases.case import OUTPUT_ROLES, CaseRow, CaseSchema, FieldValue, compares_images
 from beholder.cases.files import read_rows
 from beholder.cases.patterns import pair_rows
 from beholder.cases.sources import open_cases
@@ -49,11 +49,29 @@ from beholder.runs.trust import find_outside_files, settle_trust
 
 if TYPE_CHECKING:
     from beholder.judges.base import Judge
+    from beholder.ledger.ledger import Ledger
     from beholder.rubrics.brief import Composer
     from beholder.verdicts.calibration import Calibration
 
 
 T = TypeVar("T")
+
+
+class CaseRounds(Protocol):
+    """Chooses which cases of a suite are judged, round by round, by the verdicts so far. The run grows with them."""
+
+    @property
+    def name(self) -> str:
+        """How cases are chosen, in a word: runs in which they are chosen in different ways are different runs."""
+
+    def choose_cases(self, ledger: Ledger, run: str, ids: Collection[str]) -> Collection[str]:
+        """Return the ids of the cases of the next round, none of which has a verdict; none where the run is complete.
+
+        Args:
+            ledger: Has the verdicts so far.
+            run: The id of the run.
+            ids: The ids of the cases that can be chosen.
+        """
 
 
 @dataclass(slots=True)
@@ -64,11 +82,13 @@ class SuiteObjects:
         rubric: In place of the key `rubric`.
         cases: In place of the key `cases`: an iterable, a dataset or a frame; see `cases.sources.open_cases`.
         judges: By their position in `judges`, where an entry with their name stands for them. Their owner closes them.
+        rounds: Chooses the cases that are judged, in rounds; without it all are.
     """
 
     rubric: Rubric | None = None
     cases: Iterable[object] | None = None
     judges: Mapping[int, Judge] = field(default_factory=dict)
+    rounds: CaseRounds | None = None
     _opened: Iterable[CaseRow] | None = None
 
     def open_cases(self, schema: CaseSchema) -> Iterable[CaseRow]:
@@ -131,6 +151,7 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
         calibrated = self.loaded_calibration()
         return {
             "judges": [self._identity_key(position) for position in range(len(self.judges))],
+            **({"rounds": self.objects.rounds.name} if self.objects.rounds is not None else {}),
             "samples": self.samples,
             "setting": self.setting,
             "styles": [[file.name, hashlib.sha256(file.read_bytes()).hexdigest()] for file in files],
@@ -189,15 +210,16 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
         return RowSource(partial(self._rows, selected))
 
     def _rows(self, selected: bool) -> Iterator[CaseRow]:
-        rows: Iterable[CaseRow]
-        if self.objects.cases is not None:
-            rows = self.objects.open_cases(self._case_schema)
-        elif self.pairs:
-            rows = pair_rows(self.pairs, self._case_schema, self._base("pairs"))
-        else:
-            rows = read_rows(self._base("cases") / self.cases, self._case_schema)
-        fitted = _check_rows(rows, self.fields, self.composers())
+        fitted = _check_rows(self.read_rows(self._case_schema), self.fields, self.composers())
         return select_rows(fitted, self.limit, self.only, self.shuffle) if selected else fitted
+
+    def read_rows(self, schema: CaseSchema) -> Iterable[CaseRow]:
+        """Return all rows of the cases as they are, with images and fields by a schema."""
+        if self.objects.cases is not None:
+            return self.objects.open_cases(schema)
+        if self.pairs:
+            return pair_rows(self.pairs, schema, self._base("pairs"))
+        return read_rows(self._base("cases") / self.cases, schema)
 
     def _base(self, key: str) -> Path:
         return _base_folder(self.folder, self.flag_keys, key)
@@ -481,8 +503,9 @@ def _find_misfits(file: SuiteFile, rubrics: Sequence[Rubric], place: Callable[[s
         names = ", ".join(rubric.name for rubric in rubrics)
         yield Problem(f"is for rubrics that ask which of two is better, such as edit-preference, not {names}", "orders")
     schema = derive_case_schema(rubrics, file.setting, ())
+    outputs = OUTPUT_ROLES if compares_images(schema) else ()  # of `beholder arena run`, which makes pairs of them
     for role in file.pairs:
-        if role not in schema.images:
+        if role not in (*schema.images, *outputs):
             yield Problem(f"is not an image of {file.rubric}; {_list_choices(schema.images)}", f"pairs.{role}")
     for name in file.fields:
         if name not in schema.fields:

@@ -1,0 +1,279 @@
+"""`run_arena`: let judges compare the outputs of models, pair by pair; `show_arena`: the board of such a run."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import structs
+
+from beholder.api.arena import Anchors, load_anchors
+from beholder.api.arguments import JudgeArgument, SuiteLike, check_number, make_suite
+from beholder.api.execute import RunHooks, as_hooks, run
+from beholder.api.options import OptionsLike
+from beholder.api.run import Run, record_to_dict
+from beholder.api.statistics import RunLike, check_sampling, open_run
+from beholder.arena.fit import ArenaOptions, fit_votes
+from beholder.arena.leaderboard import Leaderboard
+from beholder.arena.pairs import CollectedItems, PairPool, collect_items, derive_output_schema
+from beholder.arena.run_votes import ArenaRounds, ArenaStatistics, RunVotes
+from beholder.arena.selection import (
+    ADAPTIVE,
+    ALL,
+    DEFAULT_WIDTH,
+    AdaptiveSelection,
+    RoundDecision,
+    choose_evenly,
+    parse_pairs,
+)
+from beholder.arena.votes import Votes
+from beholder.errors import LedgerError, UsageError
+from beholder.ledger.ledger import LedgerLike, open_ledger
+from beholder.reports.progress import ProgressCounter
+from beholder.rubrics.rubric import Rubric
+from beholder.runs.engine import RunObserver
+from beholder.runs.suite import Suite, SuiteObjects
+from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
+from beholder.statistics.bootstrap import to_json_values
+from beholder.statistics.gate import Gate
+
+RunAnchors: TypeAlias = Anchors | Run
+"""Ratings that stay: those of a board, by model, in a file, or of another run (a `Run`, or its name)."""
+
+
+class Arena:
+    """A run of pairs and what it says of the models: the result of `run_arena` and `show_arena`.
+
+    Attributes:
+        run: The run.
+        votes: Its votes; raises `UsageError` where it has none.
+        statistics: Failed calls, flips, and the lean to what is shown first.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        found: RunVotes,
+        options: ArenaOptions,
+        group: str | None = None,
+    ) -> None:
+        """Keep what was read of a run; the board is fitted when it is asked for."""
+        self.run = run
+        self._found, self._options, self._group = found, options, group
+
+    @cached_property
+    def votes(self) -> Votes:
+        return self._found.votes(self._group)
+
+    @cached_property
+    def statistics(self) -> ArenaStatistics:
+        return self._found.statistics(draw_count=self._options.draw_count, seed=self._options.seed)
+
+    @cached_property
+    def board(self) -> Leaderboard:
+        """The models, ranked by the votes.
+
+        Raises:
+            UsageError: There is no vote yet, or there are votes on one model only.
+        """
+        return fit_votes(self.votes, self._options)
+
+    def gate(self, *fail_unless: str) -> Gate:
+        """Decide whether models are better than others; see `Leaderboard.gate`."""
+        return self.board.gate(*fail_unless)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return what `beholder arena show --json` prints: that of `arena fit`, with the run and its statistics."""
+        return {
+            **self.board.to_dict(),
+            "run": record_to_dict(self.run.record),
+            "asked": to_json_values(self.statistics),
+        }
+
+    def __repr__(self) -> str:
+        asked = f"{self.statistics.votes:,} votes on {self.statistics.pairs:,} pairs"
+        return f"<Arena {self.run.id} {self.run.name!r}, {self.run.state}: {asked}>"
+
+    def _repr_html_(self) -> str:
+        from beholder.reports.arena import arena_html
+
+        return arena_html(self.board, self.statistics, self.run.name)
+
+
+def run_arena(
+    suite: SuiteLike | None = None,
+    /,
+    *,
+    pairs: str | int = ALL,
+    until_width: float = DEFAULT_WIDTH,
+    rubric: Rubric | str | os.PathLike[str] | None = None,
+    cases: object = None,
+    judge: JudgeArgument | Sequence[JudgeArgument] | None = None,
+    ledger: LedgerLike = None,
+    budget: float | None = None,
+    fresh: bool = False,
+    resume: str | Run = "",
+    retry: str | Iterable[str] = (),
+    skip_bad: bool = False,
+    batch: bool = False,
+    progress: bool | RunObserver | RunHooks | None = None,
+    stop: threading.Event | None = None,
+    options: OptionsLike = None,
+    **settings: object,
+) -> Arena:
+    """Let judges compare the outputs of models on the same photographs or prompts, and rank the models.
+
+    The cases are single outputs, with the group `model`: `{"id": …, "model": "aurora", "input": …, "output": …}`, or
+    the pattern `pair={"input": "photos/{name}.png", "output": "out/{model}/{name}.png"}`. Each two outputs for the same
+    photograph and texts are a pair. The run is an ordinary one: the same call resumes it.
+
+    Args:
+        suite: A `suite.yaml` whose rubric is of kind preference, or a mapping with its keys; see `run`.
+        pairs: `"all"`; a number of pairs, spread evenly over models and photographs; or `"adaptive"`: in rounds, those
+            that narrow the ranking most.
+        until_width: Of adaptive pairs: no more are asked once no interval of the difference between two neighbors on
+            the board is wider, in rating points.
+        rubric: Such as `edit-preference`; see `run`.
+        cases: See `run`.
+        judge: See `run`.
+        ledger: See `run`.
+        budget: See `run`; adaptive pairs end with it.
+        fresh: See `run`.
+        resume: See `run`.
+        retry: See `run`.
+        skip_bad: Skip invalid cases, and outputs that have no partner.
+        batch: See `run`; not with adaptive pairs, which depend on the answers before.
+        progress: See `run`.
+        stop: See `run`.
+        options: See `run`.
+        **settings: See `run`.
+
+    Raises:
+        UsageError: Something is wrong with suite, cases, judges or settings; found before the first call.
+    """
+    named = {"rubric": rubric, "cases": cases, "judge": judge, "ledger": ledger, "budget": budget}
+    loaded, opened = make_suite(suite, {**settings, **named}, options)
+    hooks = as_hooks(progress, stop)
+    prepared = make_arena_suite(loaded, pairs, until_width, hooks, skip_bad=skip_bad, batch=batch)
+    result = run(
+        prepared,
+        ledger=opened,
+        fresh=fresh,
+        resume=resume,
+        retry=retry,
+        skip_bad=skip_bad,
+        batch=batch,
+        progress=hooks,
+        stop=stop,
+    )
+    return show_arena(result)
+
+
+def make_arena_suite(
+    suite: Suite, pairs: str | int, until_width: float, hooks: RunHooks, *, skip_bad: bool = False, batch: bool = False
+) -> Suite:
+    """Return the suite with pairs in place of its cases.
+
+    Args:
+        suite: Its cases are single outputs.
+        pairs: See `run_arena`.
+        until_width: See `run_arena`.
+        hooks: Who is told of the rounds, and of what is left out.
+        skip_bad: Whether cases that are wrong are left out.
+        batch: Whether judges are asked by batch.
+
+    Raises:
+        UsageError: The rubric compares no candidates, or the options do not fit together.
+        CaseError: Cases are wrong, or make no pair.
+    """
+    chosen = parse_pairs(pairs)
+    check_number(hooks.name_argument("until_width"), until_width, above=0)
+    if chosen == ADAPTIVE and batch:
+        raise UsageError(
+            "Adaptive pairs depend on the answers to the ones before, and a batch answers within a day; ask all pairs "
+            "or a number of them by batch."
+        )
+    if suite.engine == "ray":
+        raise UsageError("An arena makes its pairs here, and is run by the engine local, not by ray.")
+    if chosen != ADAPTIVE and until_width != DEFAULT_WIDTH:
+        raise UsageError(f"{hooks.name_argument('until_width')} belongs to adaptive pairs, and these are {chosen}.")
+    schema, names = derive_output_schema(suite.case_schema())
+    collected = collect_items(suite.read_rows(schema), names)
+    pool = PairPool(collected.items, names)
+    found = CollectedItems(collected.items if len(pool) else (), (*collected.problems, *pool.problems))
+    found.check(skip_bad=skip_bad)
+    if found.problems:
+        hooks.notify(f"{len(found.problems):,} of the cases are left out; the first: {found.problems[0]}")
+    objects = SuiteObjects(suite.objects.rubric, None, suite.objects.judges)
+    if chosen == ADAPTIVE:
+        objects.cases = pool.select(range(len(pool)))
+        objects.rounds = ArenaRounds(AdaptiveSelection(pool, float(until_width)), _RoundProgress(hooks).show)
+    else:
+        count = len(pool) if chosen == ALL else int(chosen)
+        if count > len(pool):
+            raise UsageError(
+                f"There are {len(pool):,} pairs to compare, and {count:,} are asked for (--pairs or pairs=)."
+            )
+        objects.cases = pool.select(sorted(choose_evenly(pool, count).tolist()))
+    return structs.replace(suite, objects=objects)
+
+
+class _RoundProgress:
+    """Tells a progress bar how many pairs there are by now."""
+
+    def __init__(self, hooks: RunHooks) -> None:
+        self._hooks = hooks
+
+    def show(self, decision: RoundDecision, asked: int) -> None:
+        if isinstance(self._hooks.observer, ProgressCounter):
+            self._hooks.observer.total = asked + len(decision.pairs)
+
+
+def show_arena(
+    run: RunLike | None = None,
+    *,
+    anchor: RunAnchors | None = None,
+    group: str | None = None,
+    seed: int = DEFAULT_SEED,
+    draws: int = DEFAULT_DRAWS,
+    ledger: LedgerLike = None,
+) -> Arena:
+    """Return the board of a run of pairs: ratings with intervals, flips, failed calls.
+
+        show_arena("latest").gate("candidate > baseline").status
+
+    Args:
+        run: A run, or its name; the latest unless given.
+        anchor: Ratings that stay as they are: an earlier board, ratings by model, a file of either, or another run.
+        group: The group of cases that belong together; else `source`.
+        seed: Random seed.
+        draws: Number of bootstrap samples.
+        ledger: The ledger of a run that is given by name; else `BEHOLDER_LEDGER`, else `beholder.db`.
+
+    Raises:
+        UsageError: The run is not one of pairs, or has no verdict.
+        LedgerError: There is no such run or ledger.
+    """
+    check_sampling(seed, draws)
+    with open_run(run, ledger) as (opened, name):
+        found = RunVotes(opened, name)
+        shown = run if isinstance(run, Run) else Run(found.record, opened)
+    anchors = {} if anchor is None else _load_run_anchors(anchor, ledger if not isinstance(run, Run) else run.address)
+    return Arena(shown, found, ArenaOptions(False, anchors, draws, seed), group)
+
+
+def _load_run_anchors(anchor: RunAnchors, ledger: LedgerLike) -> dict[str, float]:
+    if isinstance(anchor, Run):
+        return load_anchors(show_arena(anchor).board)
+    if isinstance(anchor, str) and not Path(anchor).exists():
+        try:
+            with open_ledger(ledger) as opened:
+                opened.run(anchor)
+        except LedgerError as error:
+            raise UsageError(f"The anchor {anchor!r} is no file, and no run: {error}") from None
+        return load_anchors(show_arena(anchor, ledger=ledger).board)
+    return load_anchors(anchor)

@@ -1,0 +1,314 @@
+"""The votes of a run of pairs: winners, flips, failed calls and the lean to the first position, from its verdicts.
+
+The verdict on a pair is one vote, whatever number of calls it took. A pair on which a judge's answer followed the
+order is a tie, and is counted as a flip; one that has no verdict with a winner is no vote, and is counted by outcome.
+`ArenaRounds` chooses the pairs of an adaptive run by these votes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from beholder.arena.pairs import MODEL_FIRST, MODEL_SECOND
+from beholder.arena.selection import ADAPTIVE, AdaptiveSelection, RoundDecision
+from beholder.arena.votes import Codes, Labels, VoteOutcome, Votes
+from beholder.errors import UsageError
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import StoredVerdict
+from beholder.statistics.bootstrap import ClusterBootstrap, Interval, divide_or_nan, undefined_estimate
+from beholder.statistics.data import SOURCE_GROUP, Floats
+from beholder.verdicts.verdict import WINNERS, Outcome, Preference, Verdict
+
+ARENA_KEY = "arena"  # in the suite that is stored with a run: how its pairs were chosen
+
+_OUTCOMES = dict(zip(WINNERS, VoteOutcome, strict=True))
+_GIVEN, _SWAPPED = "given", "swapped"
+
+
+class ModelCounts(msgspec.Struct, frozen=True):
+    """What a board does not say of a model.
+
+    Attributes:
+        flips: Pairs with it in which a judge's answer followed the order.
+        failed: Pairs with it that have no vote.
+    """
+
+    flips: int
+    failed: int
+
+
+class ArenaStatistics(msgspec.Struct, frozen=True):
+    """What happened when the pairs of a run were asked.
+
+    Attributes:
+        pairs: Pairs with a verdict.
+        votes: Those with a vote.
+        failed: Those without one, by outcome.
+        calls: Answers that were given, in all orders and by all judges.
+        both_orders: Pairs that at least one judge answered in both orders.
+        flips: Those in which one named a candidate in one order and the other in the other.
+        flip_rate: The share of these.
+        lean: Share of answers for the output that was shown first, less one half; a tie counts half.
+        models: What a board does not say of each model.
+        chosen: How pairs were chosen and why no more were, as the run has it; empty where all pairs were asked.
+    """
+
+    pairs: int
+    votes: int
+    failed: Mapping[str, int]
+    calls: int
+    both_orders: int
+    flips: int
+    flip_rate: Interval
+    lean: Interval
+    models: Mapping[str, ModelCounts]
+    chosen: Mapping[str, object]
+
+    def sentences(self) -> list[str]:
+        """Return the statistics as sentences."""
+        found = []
+        if self.failed:
+            listed = ", ".join(f"{count:,} {outcome}" for outcome, count in self.failed.items())
+            found.append(
+                f"{sum(self.failed.values()):,} of {self.pairs:,} pairs have no vote ({listed}); they are no ties."
+            )
+        if self.both_orders:
+            rate = _show(self.flip_rate, 100, "%")
+            found.append(
+                f"In {self.flips:,} of {self.both_orders:,} pairs asked in both orders the answer flipped: {rate}."
+            )
+        if self.lean.value is not None:
+            found.append(f"Answers for what was shown first, less one half: {_show(self.lean, 100, '%', signed=True)}.")
+        if self.chosen.get("why"):
+            found.append(f"Pairs were chosen adaptively. {self.chosen['why']}")
+        return found
+
+
+def _show(interval: Interval, factor: float, unit: str, *, signed: bool = False) -> str:
+    form = "+.1f" if signed else ".1f"
+    value = format((interval.value or 0.0) * factor, form).replace("-", "−")
+    if interval.low is None or interval.high is None:
+        return f"{value} {unit}"
+    low, high = (format(end * factor, form).replace("-", "−") for end in (interval.low, interval.high))
+    return f"{value} {unit} ({low} to {high})"
+
+
+class RunVotes:
+    """The verdicts of a run of pairs, read once: `votes` and `statistics`."""
+
+    def __init__(self, ledger: Ledger, run: str) -> None:
+        """Read the verdicts, of which there may be none yet.
+
+        Raises:
+            UsageError: The run is not one of pairs, or its cases do not say which models made the candidates.
+        """
+        self.record = ledger.run(run)
+        self._rows: list[_PairRow] = []
+        nameless = ""
+        for stored in ledger.stored_verdicts(self.record.id):
+            models = stored.groups.get(MODEL_FIRST, ""), stored.groups.get(MODEL_SECOND, "")
+            if all(models):
+                self._rows.append(_PairRow.of(stored, models))
+            else:
+                nameless = nameless or stored.verdict.case
+        if nameless and not self._rows:
+            raise UsageError(
+                f"The run {self.record.id} ({self.record.name}) is no arena: its case {nameless!r} does not say which "
+                "models made its candidates (the groups model_first and model_second); `beholder arena run` makes such "
+                "cases, and `beholder arena fit --runs` compares runs of scores."
+            )
+
+    def votes(self, group: str | None = None) -> Votes:
+        """Return the votes.
+
+        Args:
+            group: The group of cases that belong together; else `source`, if they have it, else each pair.
+
+        Raises:
+            UsageError: There is no vote, or no case has the group.
+        """
+        rows = [row for row in self._rows if row.winner is not None]
+        failed = Counter(row.judge for row in self._rows if row.winner is None)
+        if not rows:
+            outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in self._count_failed().items())
+            none = f"no vote: {outcomes}" if outcomes else "no verdict yet"
+            raise UsageError(f"The run {self.record.id} ({self.record.name}) has {none}.")
+        name = group or SOURCE_GROUP
+        if group is not None and not any(row.groups.get(group) for row in rows):
+            known = ", ".join(sorted({key for row in rows for key in row.groups})) or "none"
+            raise UsageError(f"No case of the run {self.record.id} has the group {group!r}; there are: {known}.")
+        grouped = any(row.groups.get(name) for row in rows)
+        models = tuple(dict.fromkeys(model for row in rows for model in row.models))
+        number = {model: at for at, model in enumerate(models)}
+        return Votes(
+            models,
+            np.array([number[row.models[0]] for row in rows], np.int32),
+            np.array([number[row.models[1]] for row in rows], np.int32),
+            np.array([_OUTCOMES[row.winner or ""] for row in rows], np.int8),
+            case=_label(row.case for row in rows),
+            group=_label(row.groups.get(name) or row.case for row in rows) if grouped else None,
+            judge=_label(row.judge for row in rows),
+            group_name=name if grouped else "",
+            unanswered=dict(failed),
+        )
+
+    def _count_failed(self) -> dict[str, int]:
+        return dict(Counter(str(row.outcome) for row in self._rows if row.winner is None).most_common())
+
+    def statistics(self, *, draw_count: int, seed: int) -> ArenaStatistics:
+        """Return what happened when the pairs were asked; intervals are a bootstrap over sources."""
+        rows = self._rows
+        groups = [row.groups.get(SOURCE_GROUP) or row.case for row in rows]
+        shown = np.array([row.shown_first for row in rows], np.float64)
+        calls = np.array([row.calls for row in rows], np.float64)
+        both = np.array([row.both_orders for row in rows], np.float64)
+        flips = np.array([row.flipped for row in rows], np.float64)
+
+        def statistics(weights: Floats) -> Mapping[str, Floats]:
+            return {
+                "flip_rate": divide_or_nan(weights @ flips, weights @ both),
+                "lean": divide_or_nan(weights @ shown, weights @ calls) - 0.5,
+            }
+
+        estimates: Mapping[str, Interval] = {}
+        if calls.any():
+            estimates = ClusterBootstrap(groups, len(groups), count=draw_count, seed=seed).estimates(statistics)
+        none = undefined_estimate("no pair was asked in both orders")
+        models = sorted({model for row in rows for model in row.models})
+        counts = {
+            model: ModelCounts(
+                sum(row.flipped for row in rows if model in row.models),
+                sum(row.winner is None for row in rows if model in row.models),
+            )
+            for model in models
+        }
+        chosen = self.record.suite.get(ARENA_KEY)
+        return ArenaStatistics(
+            pairs=len(rows),
+            votes=sum(row.winner is not None for row in rows),
+            failed=self._count_failed(),
+            calls=int(calls.sum()),
+            both_orders=int(both.sum()),
+            flips=int(flips.sum()),
+            flip_rate=estimates.get("flip_rate", none) if both.any() else none,
+            lean=estimates.get("lean", undefined_estimate("there is no answer")),
+            models=counts,
+            chosen=chosen if isinstance(chosen, Mapping) else {},
+        )
+
+
+class _PairRow(msgspec.Struct, frozen=True):
+    """The verdict on a pair. `shown_first` are its answers for what was shown first, ties counted as half."""
+
+    case: str
+    judge: str
+    outcome: Outcome
+    winner: str | None
+    models: tuple[str, str]
+    groups: Mapping[str, str]
+    flipped: bool
+    both_orders: bool
+    calls: int
+    shown_first: float
+
+    @classmethod
+    def of(cls, stored: StoredVerdict, models: tuple[str, str]) -> _PairRow:
+        verdict = stored.verdict
+        preference = verdict.preference or Preference(None)
+        first = [_shown_first(answer.order, answer.choice) for answer in preference.answers if answer.choice]
+        answered = {
+            (answer.judge, answer.sample, answer.order) for answer in preference.answers if answer.choice is not None
+        }
+        both = any((judge, sample, _SWAPPED) in answered for judge, sample, order in answered if order == _GIVEN)
+        return cls(
+            case=verdict.case,
+            judge=verdict.judge,
+            outcome=verdict.outcome,
+            winner=find_winner(verdict),
+            models=models,
+            groups=stored.groups,
+            flipped=preference.flipped and both,
+            both_orders=both,
+            calls=len(first),
+            shown_first=sum(first),
+        )
+
+
+def find_winner(verdict: Verdict) -> str | None:
+    """Return the winner of a pair; None where the verdict has none, whatever the reason."""
+    return verdict.preference.winner if verdict.scored and verdict.preference is not None else None
+
+
+def _shown_first(order: str, choice: str) -> float:
+    if choice not in WINNERS[:2]:
+        return 0.5
+    return float((choice == WINNERS[0]) == (order != _SWAPPED))
+
+
+def _label(texts: Iterable[str]) -> Labels:
+    numbers: dict[str, int] = {}
+    codes: Codes = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int32)
+    return Labels(codes, tuple(numbers))
+
+
+class ArenaRounds:
+    """Chooses the pairs of an adaptive run, for `runs.suite.SuiteObjects.rounds`.
+
+    It reads the votes from the ledger, so that a run that was stopped goes on from what it has.
+    """
+
+    name = ADAPTIVE
+
+    def __init__(
+        self,
+        selection: AdaptiveSelection,
+        on_round: Callable[[RoundDecision, int], None] = lambda decision, asked: None,
+    ) -> None:
+        """Make the rounds of one start of a run.
+
+        Args:
+            selection: Chooses pairs by votes.
+            on_round: Called with each decision, and how many pairs were asked before it.
+        """
+        self.selection, self._on_round = selection, on_round
+        self._votes: dict[int, VoteOutcome | None] | None = None
+        self._last: Sequence[int] = ()
+        self._over_budget = False
+
+    def choose_cases(self, ledger: Ledger, run: str, ids: Collection[str]) -> Collection[str]:
+        """Return the pairs to ask next; none where the board is known well enough, or no vote came of the last ones."""
+        pool = self.selection.pool
+        if self._votes is None:
+            self._votes = {}
+            stored: Iterator[StoredVerdict] = ledger.stored_verdicts(run)
+        else:
+            stored = ledger.stored_verdicts_on(run, [pool.case_id(at) for at in self._last])
+        for one in stored:
+            winner = find_winner(one.verdict)
+            place = pool.places.get(one.verdict.case)
+            self._over_budget |= one.verdict.outcome is Outcome.OVER_BUDGET
+            if place is not None:
+                self._votes[place] = None if winner is None else _OUTCOMES[winner]
+        decision = self._decide(frozenset(pool.places[id_] for id_ in pool.places.keys() - set(ids)))
+        self._on_round(decision, len(self._votes))
+        self._last = decision.pairs
+        if not decision.pairs:
+            told = {"pairs": ADAPTIVE, "until_width": self.selection.until_width, "width": decision.width}
+            ledger.update_suite(run, **{ARENA_KEY: {**told, "why": decision.why}})
+        return [pool.case_id(at) for at in decision.pairs]
+
+    def _decide(self, blocked: frozenset[int]) -> RoundDecision:
+        assert self._votes is not None
+        decision = self.selection.next_round(self._votes, blocked)
+        if not decision.pairs:
+            return decision
+        if self._over_budget:
+            return msgspec.structs.replace(decision, pairs=(), why="The budget is spent.")
+        if self._last and all(self._votes.get(at) is None for at in self._last):
+            why = f"None of the last {len(self._last):,} pairs got a vote."
+            return msgspec.structs.replace(decision, pairs=(), why=why)
+        return decision
