@@ -20,6 +20,7 @@ from beholder import (
     Outcome,
     ScriptedJudge,
     Session,
+    SetupError,
     Unreachable,
     UsageError,
     Verdict,
@@ -155,6 +156,22 @@ def test_a_resume_asks_only_for_what_has_no_answer(tmp_path: Path) -> None:
     assert probed(verdict) == {"probe.region", *ANSWERS}
     with Ledger.open(tmp_path / "l.db", create=False) as ledger:
         assert len(ledger.raw_answers(third.id, "c0")["edit-fidelity"]) == 2
+
+
+def test_a_set_up_that_is_wrong_for_the_crop_alone_loses_no_answer(tmp_path: Path) -> None:
+    wrong = True
+    asked: list[str] = []
+
+    def say(brief: Brief) -> Any:
+        asked.append(brief.part)
+        return SetupError("it takes no crops") if wrong and brief.part == PROBE else say_both(brief)
+
+    given: dict[str, Any] = {"rubric": "edit-fidelity", "cases": [edit_case()], "ledger": tmp_path / "l.db"}
+    with pytest.raises(SetupError, match="it takes no crops"):
+        run(**given, judge=judge_both(say), probe=True)
+    wrong = False
+    [verdict] = run(**given, judge=judge_both(say), probe=True).verdicts()
+    assert (verdict.outcome, asked) == (Outcome.SCORED, ["", PROBE, PROBE])
 
 
 @pytest.mark.parametrize("failure", ["unreachable", "refused", "invalid"])
