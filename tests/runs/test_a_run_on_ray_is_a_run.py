@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 from support import postgres as postgres_support
 from support.preferences import choose, paint, redness
+from support.probes import edit_case, is_probe, reply_both
 
 from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger
@@ -266,6 +267,30 @@ def test_pairs_are_asked_in_both_orders_on_ray_too(
         verdicts = list(ledger.verdicts("latest"))
     assert {one.preference.winner for one in verdicts if one.preference} == {"first"}
     assert [len(one.preference.answers) for one in verdicts if one.preference] == [2] * count
+
+
+def test_edits_are_looked_at_closely_on_ray_too(
+    start: Callable[..., subprocess.Popen[str]],
+    command: Callable[..., list[str]],
+    server: JudgeServer,
+    tmp_path: Path,
+) -> None:
+    lines = []
+    for number in range(count := 3):
+        case = edit_case(number)
+        for role, data in case.images.items():
+            assert isinstance(data, bytes)
+            (tmp_path / f"{role}{number}.png").write_bytes(data)
+        lines.append({"id": case.id, **{role: f"{role}{number}.png" for role in case.images}, **case.fields})
+    (tmp_path / "cases.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    server.default = reply_both
+    line = ["edit-fidelity" if word == "edit-preservation" else word for word in command()]
+    code, said = ended(start([*line, "--probe"]))
+    assert code == 0, said
+    assert sorted(map(is_probe, server.received)) == [False] * count + [True] * count
+    with Ledger.open(tmp_path / "ledger.db", read_only=True) as ledger:
+        verdicts = list(ledger.verdicts("latest"))
+    assert ["probe.intact" in one.measurements for one in verdicts] == [True] * count
 
 
 def test_a_case_that_kills_its_worker_ends_as_an_outcome_and_what_was_paid_for_is_found(

@@ -26,7 +26,7 @@ from beholder.cases.case import Case
 from beholder.judges.base import INSTRUMENTS
 from beholder.judges.factory import judge_sizing
 from beholder.rubrics.brief import Brief
-from beholder.runs.case import make_brief
+from beholder.runs.case import make_brief, make_probe_brief
 from beholder.runs.image_pool import ImagePool
 from beholder.runs.suite_file import JUDGE_KEYS
 from beholder.verdicts.verdict import Verdict
@@ -139,7 +139,8 @@ def make_briefs(
         **inputs: In place of `case`, its images and fields.
 
     Returns:
-        The briefs by the names of the rubrics; of a preference, which is asked in two orders, the first one.
+        The briefs by the names of the rubrics; of a preference, which is asked in two orders, the first one. With
+        `probe` also the one about the crop, where there is one to show, by the name of its rubric: `RUBRIC-probe`.
 
     Raises:
         UsageError: Wrong use, as with `judge`.
@@ -159,7 +160,13 @@ def make_briefs(
     images = ImagePool(allow_remote=chosen.allow_remote, workers=0)
 
     async def compose() -> dict[str, Brief]:
-        return {one.rubric.name: await make_brief(one, made, sizing, images) for one in composers}
+        briefs: dict[str, Brief] = {}
+        for one in composers:
+            briefs[one.rubric.name] = await make_brief(one, made, sizing, images)
+            if one.probe_rubric is not None:
+                _, probe = await make_probe_brief(one, made, sizing, images)
+                briefs |= {probe.rubric: probe} if probe is not None else {}
+        return briefs
 
     return _run(compose())
 

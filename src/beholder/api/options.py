@@ -26,7 +26,7 @@ from beholder.judges.base import INSTRUMENTS, Judge
 from beholder.judges.model import ModelJudge
 from beholder.ledger.database import is_postgresql, resolve_address
 from beholder.rubrics.brief import Composer
-from beholder.rubrics.load import load_rubrics
+from beholder.rubrics.load import load_rubrics, select_probes
 from beholder.rubrics.rubric import OrderChoice, Rubric, override_scoring
 from beholder.rubrics.validate import RESERVED_NAMES
 from beholder.rubrics.yaml_files import check_types
@@ -88,7 +88,7 @@ _KINDS: tuple[tuple[tuple[str, ...], Callable[[object], bool], str], ...] = (
     (("base_urls", "gates"), lambda value: _is_list(value, _is_text), "a list of texts"),
     (("styles",), lambda value: _is_list(value, _is_path), "a list of folders"),
     (
-        ("allow_http_key", "allow_remote", "audit", "thumbnails", "cache"),
+        ("allow_http_key", "allow_remote", "audit", "thumbnails", "cache", "probe"),
         lambda value: isinstance(value, bool),
         "True or False",
     ),
@@ -126,6 +126,7 @@ class Options:
         styles: Folders with styles of your own.
         orders: In which orders the candidates of a preference are shown: `both`, `random` (one of them) or `given`.
             Other rubrics have no orders.
+        probe: Ask models also the questions of the rubric's probe, about a crop of the edit: one more call for each.
         threshold: The score (0 to 1) from which a case passes.
         gates: Findings that fail a case.
         not_applicable: What happens to N/A answers: accept, offer or refuse.
@@ -157,6 +158,7 @@ class Options:
     setting: str = ""
     styles: Sequence[str | os.PathLike[str]] = ()
     orders: str = OrderChoice.BOTH
+    probe: bool = False
     threshold: float | None = None
     gates: Sequence[str] = ()
     not_applicable: str | None = None
@@ -215,7 +217,7 @@ class Options:
 
         Raises:
             RubricError: With everything that is wrong in a file.
-            UsageError: There is no such rubric, or two have the same name.
+            UsageError: There is no such rubric, two have the same name, or none has the `probe` that is asked for.
         """
         named = list(rubrics) if isinstance(rubrics, Iterable) and not isinstance(rubrics, str) else [rubrics]
         loaded: list[Rubric] = []
@@ -230,7 +232,8 @@ class Options:
         names = [rubric.name for rubric in loaded]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise UsageError(f"The rubric {twice!r} stands there twice; give each once.")
-        return tuple(override_scoring(one, self.threshold, self.gates, self.not_applicable) for one in loaded)
+        scored = [override_scoring(one, self.threshold, self.gates, self.not_applicable) for one in loaded]
+        return select_probes(scored, self.probe)
 
     def make_composer(self, rubric: Rubric) -> Composer:
         """Return what makes the briefs of a rubric. Raises `UsageError` if the prompt file cannot be read."""
@@ -283,7 +286,7 @@ def make_settings(
         "calibration": "" if options.calibration is None else os.fspath(options.calibration),
     }
     names: tuple[str, ...] = ("max_side", "detail", "setting", "threshold", "not_applicable", "allow_remote", "audit")
-    names += ("thumbnails", "orders")
+    names += ("thumbnails", "orders", "probe")
     given |= {name: getattr(options, name) for name in names}
     try:
         settings = msgspec.convert(given, SuiteFile)
@@ -494,4 +497,6 @@ def compute_session_key(
     ]
     if options.orders != OrderChoice.BOTH:
         parts.append(options.orders)
+    if options.probe:
+        parts.append("probe")
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -39,6 +39,7 @@ def judge(
     second: Annotated[str | None, typer.Option(help="Of a preference, the other candidate.")] = None,
     input_: Annotated[str | None, typer.Option("--input", help="The image `input`.")] = None,
     orders: Annotated[str, typer.Option(help="Orders of two candidates: both, random or given.")] = "both",
+    probe: Annotated[bool, typer.Option(help="Ask models also about a crop of the edit.")] = False,
     base_url: Annotated[
         list[str] | None, typer.Option(help="Where a compatible server answers; several share the requests.")
     ] = None,
@@ -98,6 +99,7 @@ def judge(
         setting=setting,
         styles=styles or (),
         orders=orders,
+        probe=probe,
         threshold=threshold,
         gates=gate or (),
         not_applicable=not_applicable,

@@ -142,6 +142,7 @@ FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
     ("structured_output", str | None, None, typer.Option(help="auto, or off: the schema goes into the prompt.")),
     ("samples", int | None, None, typer.Option(help="How often each judge is asked.")),
     ("orders", str | None, None, typer.Option(help="Orders of two candidates: both, random or given.")),
+    ("probe", bool | None, None, typer.Option("--probe/--no-probe", help="Ask models also about a crop of the edit.")),
     ("setting", str | None, None, typer.Option(help="One of the rubric's settings.")),
     ("styles", StringList, None, typer.Option(help="A folder with styles of your own.")),
     ("prompt", str | None, None, typer.Option(help="A prompt file of your own, run as it is.")),

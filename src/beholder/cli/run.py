@@ -184,7 +184,7 @@ def print_judge_plans(console: Console, judges: Sequence[JudgePlan]) -> None:
     for one in judges:
         money = "unknown" if one.money_low is None else f"{one.money_low:.4f} – {one.money_high:.4f}"
         table.add_row(
-            one.judge,
+            one.name,
             f"{one.calls:,}",
             f"{one.answered:,}",
             f"~{one.text_tokens:,}",
@@ -197,13 +197,13 @@ def print_judge_plans(console: Console, judges: Sequence[JudgePlan]) -> None:
     for one in judges:
         rule = one.rule if one.rule == NOTHING_SENT else f"images by {one.rule}; text is an estimate"
         if one.rule:
-            console.print(f"  {one.judge}: {rule}", style="dim", markup=False)
+            console.print(f"  {one.name}: {rule}", style="dim", markup=False)
         if one.calls and one.rule != NOTHING_SENT:
-            console.print(f"  {one.judge}: {_describe_expectation(one)}", style="dim", markup=False)
+            console.print(f"  {one.name}: {_describe_expectation(one)}", style="dim", markup=False)
         if one.calls and one.batch_high is not None:
             about = "" if one.batch_expected is None else f", about {one.batch_expected:.4f},"
             money = f"USD {one.batch_low:.4f} – {one.batch_high:.4f}{about}"
-            console.print(f"  {one.judge}: {money} with --batch", markup=False)
+            console.print(f"  {one.name}: {money} with --batch", markup=False)
 
 
 def _describe_expectation(one: JudgePlan) -> str:

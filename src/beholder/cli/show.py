@@ -294,10 +294,12 @@ def _print_transcripts(judged: JudgedCase, *, as_json: bool) -> None:
         document = {rubric: [asdict(one) for one in each] for rubric, each in judged.transcripts.items()}
         print_text(json.dumps(document))
         return
+    from beholder.rubrics.brief import ORDERS
+
     for verdict in judged.verdicts:
         conversations = judged.transcripts[verdict.rubric]
         for one in conversations:
-            part = f", {one.part} order" if one.part else ""
+            part = f", {one.part}{' order' if one.part in ORDERS else ''}" if one.part else ""
             print_text(f"── {verdict.rubric}, {one.judge or 'one of the jurors'}, sample {one.sample + 1}{part}")
             for number, turn in enumerate(one.turns, 1):
                 ended = f" (ended: {turn.finish})" if turn.finish != "complete" else ""

@@ -25,6 +25,7 @@ from beholder.reports.text import (
     use_minus_sign,
     winner_title,
 )
+from beholder.verdicts.probe import list_probe_sentences
 from beholder.verdicts.verdict import (
     MAX_JSON_NUMBER,
     MIN_COVERAGE,
@@ -119,6 +120,7 @@ def _describe_evidence(verdict: Verdict) -> Iterator[str]:
             yield f"{_criterion_name(key)}: {'; '.join(map(_truncate, items))}"
     if verdict.assessment and verdict.preference is None:
         yield _truncate(verdict.assessment)
+    yield from map(_truncate, list_probe_sentences(verdict))
     for correction in verdict.corrections:
         yield f"± {_describe_correction(correction)}"
     yield from (f"⚑ {line}" for line in _flag_lines(verdict.flags))
@@ -144,6 +146,9 @@ def _render_answered(verdict: Verdict, full: bool) -> Iterator[RenderableType]:
     if verdict.assessment and verdict.preference is None:
         yield Padding(Text(printable(verdict.assessment, lines=True), "italic"), (1, 0, 0, 0))
     yield from _render_order_answers(verdict)
+    if probed := list_probe_sentences(verdict):
+        rows = [_item("•", sentence) for sentence in probed]
+        yield Padding(Group(Text("A closer look at the edit", "bold"), *rows), (1, 0, 0, 0))
     if verdict.jury:
         yield Padding(_jury(verdict.jury, is_preference=verdict.preference is not None), (1, 0, 0, 0))
     yield from _render_notes(verdict)

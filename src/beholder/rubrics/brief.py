@@ -45,6 +45,8 @@ WHOLE = ""
 """The part of a brief that is all there is to ask about its case."""
 GIVEN, SWAPPED = ORDERS = ("given", "swapped")
 """The parts of a preference: its candidates in the order of the case, and the other way round."""
+PROBE = "probe"
+"""The part of a brief about crops of the edit, asked beside the whole; see `Composer.compose_probe`."""
 T = TypeVar("T")
 
 
@@ -166,6 +168,10 @@ class Composer:
         style_folders: Folders with a user's own styles.
         orders: In which orders the candidates of a preference are shown: `both`, `random` or `given`.
 
+    Attributes:
+        rubric: What is asked.
+        probe_rubric: What is asked about crops of the edit; `None` without a probe.
+
     Raises:
         CaseError: For an unknown setting or order, or an empty prompt.
     """
@@ -187,18 +193,20 @@ class Composer:
         if prompt is not None and not prompt.strip():
             raise CaseError("The prompt is empty: it should say what the judge is to do.")
         self.rubric = rubric
+        self.probe_rubric = rubric.make_probe_rubric()
         self._prompt = prompt
         self._setting = setting
         self._style_folders = tuple(style_folders)
         self._orders = orders
         self._applied: dict[tuple[str, str, bool], _AppliedRubric] = {}
+        self._applied_probe: _AppliedRubric | None = None
         # By the names of a case's fields and images, and the types of the images: a tuple has several in one role.
         self._setting_by_names: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[type, ...]], str] = {}
         self._must_not_be_blank = [field.name for field in rubric.fields if field.required and not field.may_be_empty]
 
     def __getstate__(self) -> dict[str, object]:
         """Leave the memos out when a composer is sent to a Ray worker: their hash objects cannot be pickled."""
-        return {**self.__dict__, "_applied": {}, "_setting_by_names": {}}
+        return {**self.__dict__, "_applied": {}, "_applied_probe": None, "_setting_by_names": {}}
 
     def rubric_for(self, case: Case) -> Rubric:
         """Return the rubric for a case: with its setting, and with the assertions of its style.
@@ -268,6 +276,23 @@ class Composer:
         else:
             content = _compose_content(rubric, case, blocks)
         return replace(_make_brief(applied, content), fields=dict(case.fields), criteria=rubric.criteria, part=part)
+
+    def compose_probe(self, case: Case, crops: Mapping[str, PreparedImage]) -> Brief:
+        """Return the brief with the questions of the rubric's probe.
+
+        Its texts are never those of a user's own prompt, which asks about whole images.
+
+        Args:
+            case: A case that fits the rubric, which has a probe.
+            crops: The region of the edit in both images, by `PROBED_ROLES`.
+        """
+        rubric = self.probe_rubric
+        assert rubric is not None
+        if self._applied_probe is None:
+            self._applied_probe = _AppliedRubric(rubric, render_system_prompt(rubric), make_answer_schema(rubric))
+        blocks = tuple(ImageBlock(role, rubric.image(role).label, crops[role]) for role in rubric.roles)
+        brief = _make_brief(self._applied_probe, _compose_content(rubric, case, blocks))
+        return replace(brief, fields=dict(case.fields), criteria=rubric.criteria, part=PROBE)
 
     def _apply(self, case: Case) -> _AppliedRubric:
         return self._apply_setting(*self._applied_key(case))

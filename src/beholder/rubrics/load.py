@@ -15,13 +15,21 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, json, structs
+from msgspec import UNSET, Struct, json, structs
 
 from beholder.errors import Problem, RubricError, UsageError
 from beholder.images.image import regular_file
 from beholder.plugins import find_entry_points, is_own, list_overrides, may_override
 from beholder.rubrics import builtin_folder, styles_folder
-from beholder.rubrics.rubric import PREFERENCE_SCALE, NotApplicable, Rubric, RubricKind, ScoringKind, Style
+from beholder.rubrics.rubric import (
+    PREFERENCE_SCALE,
+    NotApplicable,
+    ProbeQuestion,
+    Rubric,
+    RubricKind,
+    ScoringKind,
+    Style,
+)
 from beholder.rubrics.template import MAX_TEMPLATE_BYTES
 from beholder.rubrics.validate import (
     find_idle_assertions,
@@ -29,6 +37,7 @@ from beholder.rubrics.validate import (
     find_idle_threshold,
     find_rubric_problems,
     find_style_problems,
+    has_probed_images,
 )
 from beholder.rubrics.yaml_files import (
     FORBIDDEN_KEY,
@@ -75,7 +84,14 @@ class RubricFamily(Struct, frozen=True, forbid_unknown_fields=True):
     parts: tuple[str, ...]
 
 
-json.Decoder(RubricFamily)  # prepared, see rubric.py
+class BuiltinProbes(Struct, frozen=True, forbid_unknown_fields=True):
+    """The probes of the built-in rubrics, by the names of these."""
+
+    probes: dict[str, tuple[ProbeQuestion, ...]]
+
+
+for _type in (RubricFamily, BuiltinProbes):  # prepared, see rubric.py
+    json.Decoder(_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +144,29 @@ def _find_part_problems(family: RubricFamily) -> list[Problem]:
         for at, part in enumerate(family.parts)
         if not is_known_rubric(part)
     ]
+
+
+def select_probes(rubrics: Sequence[Rubric], probe: bool) -> tuple[Rubric, ...]:
+    """Return the rubrics with their probes, those of built-in ones included, or without any.
+
+    Raises:
+        UsageError: A probe is asked for, and none of the rubrics has one.
+    """
+    if not probe:
+        return tuple(one if one.probe is UNSET else structs.replace(one, probe=UNSET) for one in rubrics)
+    builtin = read_yaml(builtin_folder / "_shared" / "probes.yaml", BuiltinProbes, lambda _: []).probes
+    with_probes = [
+        structs.replace(one, probe=builtin[one.name])
+        if one.probe is UNSET and one.name in builtin and has_probed_images(one)
+        else one
+        for one in rubrics
+    ]
+    if rubrics and not any(one.probe for one in with_probes):
+        raise UsageError(
+            f"There is no probe for {', '.join(one.name for one in rubrics)}: {' and '.join(builtin)} have one, and a "
+            "rubric.yaml may have its own."
+        )
+    return tuple(with_probes)
 
 
 def check_rubrics(name: str | os.PathLike[str]) -> tuple[tuple[Rubric, ...], list[Problem]]:

@@ -157,6 +157,29 @@ class Finding(Struct, frozen=True, forbid_unknown_fields=True):
     about: str = ""
 
 
+class ProbeQuestion(Struct, frozen=True, forbid_unknown_fields=True):
+    """A question about a crop of the region where an edit was made, answered by a number.
+
+    Attributes:
+        key: Its answer is the measurement `probe.KEY` of the verdict.
+        question: What is asked.
+        scale: Lowest and highest answer, whole numbers; `[0, 1]` asks No or Yes.
+        low: What the lowest answer means; `high` likewise.
+    """
+
+    key: str
+    question: str
+    scale: tuple[int, int] = (0, 10)
+    low: str = ""
+    high: str = ""
+
+
+PROBED_ROLES = ("input", "edited")
+"""The images, before and after the edit, that a probe shows crops of."""
+PROBED_REGION = "region"
+"""`probe.region` is the share of the image that was cropped; no question may have this key."""
+
+
 class RubricKind(StrEnum):
     """What a judge gives: a score for each criterion of one output, or which of two candidates is better."""
 
@@ -270,6 +293,13 @@ class Style(Struct, frozen=True, forbid_unknown_fields=True):
     """The style whose name is most like that of a generic one; never in a file."""
 
 
+_PROBE_SUMMARY = (
+    "An image was edited by an instruction. You see a crop of it before and after the edit, of the region where the "
+    "two differ; the rest is not shown. Answer for this region only: what the instruction asks elsewhere does not "
+    "count."
+)
+
+
 class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
     """What a judge is asked. `Rubric.load("restyle")` loads a built-in one, `Rubric.load("mine/")` your own."""
 
@@ -301,6 +331,9 @@ class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
     """The setting that was chosen; never in a file."""
     kind: RubricKind | UnsetType = UNSET
     """What a judge gives. Unset is scores; it is not dumped, so that the fingerprints of older runs stay."""
+    probe: tuple[ProbeQuestion, ...] | UnsetType = UNSET
+    """Questions about a crop of the edit, asked beside the criteria where `load.select_probes` left them in. Unset is
+    none; it is not dumped either."""
 
     @classmethod
     def load(cls, name: str | os.PathLike[str]) -> Rubric:
@@ -361,6 +394,32 @@ class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
             for criterion in self.criteria
         )
         return structs.replace(self, criteria=criteria, style=style)
+
+    def make_probe_rubric(self) -> Rubric | None:
+        """Return the questions of the probe as a rubric of their own; `None` for a rubric without a probe."""
+        if self.probe is UNSET or not self.probe:
+            return None
+        crops = [self.image(role) for role in PROBED_ROLES]
+        return Rubric(
+            rubric=f"{self.name}-probe",
+            version=self.version,
+            title="A closer look at an edit",
+            summary=_PROBE_SUMMARY,
+            images=tuple(structs.replace(one, label=f"{one.label}, cropped") for one in crops),
+            fields=self.fields,
+            criteria=tuple(
+                Criterion(
+                    key=one.key,
+                    question=one.question,
+                    scale=one.scale,
+                    anchors={
+                        str(score): text for score, text in zip(one.scale, (one.low, one.high), strict=True) if text
+                    },
+                )
+                for one in self.probe
+            ),
+            scoring=Scoring(ScoringKind.FACTORS),
+        )
 
     def with_scoring(self, **changes: object) -> Rubric:
         """Return the rubric with some of its scoring changed, such as `threshold=0.8`."""

@@ -6,11 +6,15 @@ import re
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
+from msgspec import UNSET
+
 from beholder.errors import Problem
 from beholder.rubrics.rubric import (
     CANDIDATE_LABELS,
     CANDIDATES,
     PREFERENCE_SCALE,
+    PROBED_REGION,
+    PROBED_ROLES,
     Assertion,
     CheckRule,
     Criterion,
@@ -28,6 +32,7 @@ _KEY = re.compile(r"[a-z][a-z0-9_]*\Z")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*\Z")
 # Arguments of `beholder.judge`, which takes images and fields by their names beside them.
 RESERVED_NAMES = ("judge", "samples", "options", "case", "rubric")
+MAX_PROBE_QUESTIONS = 8
 _MAX_NUMBER = 10**9  # what a weight or a score may come to
 
 
@@ -36,6 +41,7 @@ def find_rubric_problems(rubric: Rubric) -> list[Problem]:
     if rubric.is_preference:
         return [*_check_names(rubric), *_check_criteria(rubric), *_check_settings(rubric), *_check_preference(rubric)]
     return [
+        *_check_probe(rubric),
         *_check_names(rubric),
         *_check_criteria(rubric),
         *_check_assertions(rubric),
@@ -204,8 +210,38 @@ def _check_preference(rubric: Rubric) -> Iterator[Problem]:
     for key, empty in (("findings", ()), ("assessment", ""), ("sisters", ()), ("format", ""), ("styles", False)):
         if getattr(rubric, key) != empty:
             yield Problem("is for scores, and a preference has none", key)
+    if rubric.probe is not UNSET:
+        yield Problem("is for scores, and a preference has none", "probe")
     if rubric.scoring != Scoring():
         yield Problem("is for scores: a preference is computed from the choices", "scoring")
+
+
+def has_probed_images(rubric: Rubric) -> bool:
+    """Return whether a rubric has the images, one in each role, that a probe shows crops of."""
+    return {image.role for image in rubric.images if not image.many} >= set(PROBED_ROLES)
+
+
+def _check_probe(rubric: Rubric) -> Iterator[Problem]:
+    if rubric.probe is UNSET:
+        return
+    keys = [question.key for question in rubric.probe]
+    if not 0 < len(keys) <= MAX_PROBE_QUESTIONS:
+        yield Problem(f"should be 1 to {MAX_PROBE_QUESTIONS} questions, and there are {len(keys)}", "probe")
+    if not has_probed_images(rubric):
+        yield Problem("needs the images `input` and `edited`, one each: crops of both are shown", "probe")
+    for index, question in enumerate(rubric.probe):
+        place = f"probe[{index}]"
+        if not _KEY.match(question.key):
+            yield Problem(f"{question.key!r} should be lower-case letters, digits and underscores", f"{place}.key")
+        if question.key in keys[:index]:
+            yield Problem(f"{question.key!r} stands here twice", f"{place}.key")
+        if question.key == PROBED_REGION:
+            yield Problem(f"{question.key!r} is the measurement of what was cropped; choose another", f"{place}.key")
+        if not question.question.strip():
+            yield Problem("must not be empty", f"{place}.question")
+        low, high = question.scale
+        if not _are_finite((low, high)) or low >= high:
+            yield Problem(f"[{low}, {high}] should be the lowest and the highest answer", f"{place}.scale")
 
 
 def _check_settings(rubric: Rubric) -> Iterator[Problem]:

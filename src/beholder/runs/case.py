@@ -19,15 +19,17 @@ from beholder.judges.conversation import Conversation
 from beholder.ledger.types import AnswerKey, Entry
 from beholder.providers.base import notify_observers
 from beholder.rubrics.brief import Brief, Composer
-from beholder.rubrics.rubric import CANDIDATES, Rubric
+from beholder.rubrics.rubric import CANDIDATES, PROBED_ROLES, Rubric
 from beholder.runs.cache import AnswerLookup, digest_identity, make_stored_answer, restore_answer
 from beholder.runs.image_pool import ImagePool, ThumbnailSelector
 from beholder.verdicts.answer import Transcript
 from beholder.verdicts.jury import JuryMember, combine_parts, combine_verdicts
+from beholder.verdicts.probe import add_probe, flag_not_probed
 from beholder.verdicts.score import VerdictHeader
 from beholder.verdicts.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
+    from beholder.instruments.edit_crop import EditCrop
     from beholder.verdicts.calibration import Calibration
 
 
@@ -86,7 +88,9 @@ class CaseJudge:
         rubric = composer.rubric_for(case)
         header = VerdictHeader(case.id, rubric, describe_judges(self.judges, self.samples))
         try:
-            conversations = await self._open_conversations(composer, case, rubric)
+            whole = await self._open_conversations(composer, case, rubric)
+            probe = await self._open_probe(composer, case)
+            conversations = [*whole, *probe.conversations]
             keys = [_make_key(conversation) for conversation in conversations]
             stored = await self.look_up(keys) if self.look_up is not None else {}
         except (ImageError, Unreachable) as error:
@@ -98,23 +102,23 @@ class CaseJudge:
         entry: Entry | None = None
         try:
             if not by_batch:
-                examining = self._start_examining(rubric, conversations)
+                examining = self._start_examining(rubric, whole)
             for key, conversation in zip(keys, conversations, strict=True):
                 if key in stored:
                     restore_answer(conversation, stored[key])
             async with self.slots or nullcontext():
-                # One task each: a judge by batch tells conversations apart by their tasks.
-                asking = [asyncio.create_task(one.run(self.timeout_s)) for one in conversations if one.is_open]
-                for task in asking:
-                    task.add_done_callback(self._report_failure)
-                results = await asyncio.gather(*asking, return_exceptions=True)
-            for failure in filter(None, results):
-                raise failure
-            verdict = _combine(header, conversations)
-            examining = examining or self._start_examining(rubric, conversations)
+                # Live, the whole comes first: where it has no answer, or takes the last of the budget, nothing is spent
+                # on the crop. By batch both go into one job.
+                await self._ask(conversations if by_batch else whole)
+                _check_waiting(conversations)
+                verdict = _combine(header, whole)
+                if verdict.answered:
+                    await self._ask(probe.conversations)
+            examining = examining or self._start_examining(rubric, whole)
             examined = await examining
             if verdict.answered and examined.evidence is not None:
-                verdict = apply_audit(verdict, examined.evidence, _list_audited_jurors(conversations))
+                verdict = apply_audit(verdict, examined.evidence, _list_audited_jurors(whole))
+            verdict = probe.add_to(verdict)
             if self.calibration is not None:
                 [verdict] = await calibrate_case(self.calibration, [verdict], case, self.images)
             entry = _make_entry(case, verdict, keys, conversations)
@@ -133,6 +137,15 @@ class CaseJudge:
                 new = {answer.key for answer in entry.answers} if entry is not None else set()
                 self.release([key for key in keys if key not in stored and key not in new])
         return _announce(entry)
+
+    async def _ask(self, conversations: Sequence[Conversation]) -> None:
+        """Ask all judges that have not answered yet, at once. Raises the first failure once all have ended."""
+        # One task each: a judge by batch tells conversations apart by their tasks.
+        asking = [asyncio.create_task(one.run(self.timeout_s)) for one in conversations if one.is_open]
+        for task in asking:
+            task.add_done_callback(self._report_failure)
+        for failure in filter(None, await asyncio.gather(*asking, return_exceptions=True)):
+            raise failure
 
     def _report_failure(self, task: asyncio.Task[None]) -> None:
         failure = None if task.cancelled() else task.exception()
@@ -156,6 +169,32 @@ class CaseJudge:
             for brief in briefs[sizing]
         ]
 
+    async def _open_probe(self, composer: Composer, case: Case) -> _Probe:
+        """Return the conversations about crops of the edit, one for each judge that sees images and sample."""
+        probe_rubric = composer.probe_rubric
+        if probe_rubric is None:
+            return _Probe()
+        judges = [judge for judge in self.judges if capabilities_of(judge).sees_images]
+        if not judges:
+            return _Probe(why_not="no judge looks at the images")
+        sizings = dict.fromkeys(judge.sizing for judge in judges)
+        made = {sizing: await make_probe_brief(composer, case, sizing, self.images) for sizing in sizings}
+        crop, _ = next(iter(made.values()))
+        conversations = [
+            Conversation(
+                judge,
+                brief,
+                VerdictHeader(case.id, probe_rubric, judge.name, brief.part),
+                sample,
+                reserve=self.reserve.get(id(judge), reserve_nothing),
+            )
+            for judge in judges
+            for brief in [made[judge.sizing][1]]
+            if brief is not None
+            for sample in range(self.samples)
+        ]
+        return _Probe(probe_rubric, conversations, (crop.share, crop.sentence), crop.why_not)
+
     def _start_examining(self, rubric: Rubric, conversations: Sequence[Conversation]) -> asyncio.Task[Examination]:
         """Start what is done with the pixels of images that judges are asked about, before they have answered."""
         briefs = [one.brief for one in conversations if one.brief.images]
@@ -178,6 +217,23 @@ class CaseJudge:
             self.thumbnails.forget(set(wanted).difference(made))
 
 
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """The question about a crop of the edit that is asked beside the whole: who is asked, or why nobody is."""
+
+    rubric: Rubric | None = None
+    conversations: Sequence[Conversation] = ()
+    region: tuple[float, str] = (0.0, "")
+    why_not: str = ""
+
+    def add_to(self, verdict: Verdict) -> Verdict:
+        """Return the verdict on the whole with what was said about the crop."""
+        if self.why_not:
+            return flag_not_probed(verdict, self.why_not)
+        ended = [conversation for conversation in self.conversations if not conversation.is_open]
+        return add_probe(verdict, self.rubric, ended, self.region) if self.rubric else verdict
+
+
 async def _select_thumbnails(thumbnails: ThumbnailSelector, digests: Sequence[str]) -> Collection[str]:
     """Return which images need a thumbnail; none if the ledger cannot tell."""
     try:
@@ -191,10 +247,14 @@ async def _select_thumbnails(thumbnails: ThumbnailSelector, digests: Sequence[st
         return ()
 
 
-def _combine(header: VerdictHeader, conversations: Sequence[Conversation]) -> Verdict:
-    """Return the verdict of all conversations. Raises `Waiting` where answers come later."""
+def _check_waiting(conversations: Sequence[Conversation]) -> None:
+    """Raise `Waiting` where answers come later."""
     if waiting := sum(conversation.is_waiting for conversation in conversations):
         raise Waiting(f"{waiting} answers are still to come")
+
+
+def _combine(header: VerdictHeader, conversations: Sequence[Conversation]) -> Verdict:
+    """Return the verdict of all conversations about the whole case."""
     jurors: Sequence[JuryMember] = conversations
     if header.rubric.is_preference:
         parts = len(dict.fromkeys(conversation.part for conversation in conversations))
@@ -232,7 +292,7 @@ def _list_audited_jurors(conversations: Sequence[Conversation]) -> list[tuple[st
 def _make_entry(
     case: Case, verdict: Verdict, keys: Sequence[AnswerKey], conversations: Sequence[Conversation]
 ) -> Entry:
-    pairs = list(zip(keys, conversations, strict=True))
+    pairs = [(key, one) for key, one in zip(keys, conversations, strict=True) if not one.is_open]
     asked = [(key, conversation) for key, conversation in pairs if conversation.was_asked]
     return Entry(
         position=0,
@@ -314,6 +374,33 @@ async def make_briefs(composer: Composer, case: Case, sizing: Sizing | None, ima
 async def make_brief(composer: Composer, case: Case, sizing: Sizing | None, images: ImagePool) -> Brief:
     """Read and prepare the images of a case and compose its brief, of several the first; see `make_briefs`."""
     return (await make_briefs(composer, case, sizing, images))[0]
+
+
+async def make_probe_brief(
+    composer: Composer, case: Case, sizing: Sizing, images: ImagePool
+) -> tuple[EditCrop, Brief | None]:
+    """Crop the region of the edit and compose the brief with the questions of the probe.
+
+    Args:
+        composer: Makes the briefs of a rubric with a probe.
+        case: A case that fits it.
+        sizing: How the judge wants its images.
+        images: Reads and crops images.
+
+    Returns:
+        The crops and the brief; without crops `None`, and `EditCrop.why_not` says why.
+    """
+    from beholder.instruments.edit_crop import EditCrop
+
+    roles = composer.rubric_for(case).roles
+    if missing := [role for role in PROBED_ROLES if role not in roles or role not in case.images]:
+        return EditCrop(why_not=f"there is no image {', '.join(map(repr, missing))}"), None
+    before, after = (case.sources(role)[0] for role in PROBED_ROLES)
+    crop = await images.crop_edit_region((before, after), sizing)
+    if crop.before is None or crop.after is None:
+        return crop, None
+    crops = dict(zip(PROBED_ROLES, (crop.before, crop.after), strict=True))
+    return crop, composer.compose_probe(case, crops)
 
 
 def describe_judges(judges: Sequence[Judge], samples: int) -> str:

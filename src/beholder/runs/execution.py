@@ -367,7 +367,7 @@ def _list_differences(suite: Suite, record: RunRecord, *more: str) -> list[str]:
     """Return the keys by which questions or judges of a run differ from those of the suite; `more` are further keys."""
     public = redact_values(suite.public_dict())
     assert isinstance(public, dict)
-    keys = ("judges", "samples", "orders", "setting", "prompt", *more)
+    keys = ("judges", "samples", "orders", "probe", "setting", "prompt", *more)
     differing = [key for key in keys if record.suite.get(key) != public.get(key)]
     rubrics = [redact_values(msgspec.to_builtins(rubric)) for rubric in suite.rubrics()]
     return differing + (["rubric"] if [*record.rubrics] != rubrics else [])

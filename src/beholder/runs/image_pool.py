@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from beholder.errors import ImageError
+from beholder.errors import ImageError, Unreachable
 from beholder.images.headers import ImageHeader
 from beholder.images.image import DEFAULT_IMAGE_LIMITS, DEFAULT_SIZING, ImageSource, PreparedImage, Sizing
 from beholder.images.memory import decoding_budget, estimate_decoding_bytes
@@ -19,6 +19,9 @@ from beholder.images.source import is_remote, load_image, read_header, read_imag
 from beholder.judges.audit import AuditEvidence, AuditPlan, Examination, examine_images
 from beholder.runs.ledger_access import CallCoalescer
 from beholder.runs.worker_processes import WorkerPool, default_worker_count
+
+if TYPE_CHECKING:
+    from beholder.instruments.edit_crop import EditCrop
 
 T = TypeVar("T")
 
@@ -105,6 +108,27 @@ class ImagePool:
             )
         except Exception as error:  # as above
             return {}, f"measuring failed: {type(error).__name__}: {error}"
+
+    async def crop_edit_region(self, pair: tuple[ImageSource, ImageSource], sizing: Sizing) -> EditCrop:
+        """Return crops of the region where an edit was made, in a worker process; see `edit_crop`.
+
+        Args:
+            pair: The images before and after the edit. A remote one is fetched again: only prepared ones are cached.
+            sizing: How the judge wants its images.
+
+        Returns:
+            The crops, or why there are none; a failure is told there, too.
+        """
+        from beholder.instruments.edit_crop import EditCrop, crop_edit_region
+
+        try:
+            files = [await load_image(source, allow_remote=self._allow_remote) for source in pair]
+            estimate = partial(_estimate, files, Sizing(max_side=None))
+            return await self._run_in_pool(estimate, crop_edit_region, *files, sizing)
+        except (ImageError, Unreachable) as error:
+            return EditCrop(why_not=str(error))
+        except Exception as error:  # as above
+            return EditCrop(why_not=f"cropping failed: {type(error).__name__}: {error}")
 
     def close(self) -> None:
         if self._pool is not None:

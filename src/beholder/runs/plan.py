@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from random import Random
+from typing import NamedTuple
 
 from beholder.cases.validation import CaseCheck, iter_valid_cases
 from beholder.errors import ImageError
@@ -21,11 +22,11 @@ from beholder.judges.factory import check_judge_name, judge_from, judge_identity
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import AnswerKey, RunRecord
 from beholder.providers.base import Provider
-from beholder.rubrics.brief import Brief
+from beholder.rubrics.brief import PROBE, Brief
 from beholder.rubrics.prompt import typical_answer_tokens
 from beholder.rubrics.rubric import Rubric
 from beholder.runs.cache import digest_identity
-from beholder.runs.case import make_briefs
+from beholder.runs.case import make_briefs, make_probe_brief
 from beholder.runs.engine import LOOKUP_CHUNK, pick_positions, split_chunks
 from beholder.runs.execution import compute_fingerprint
 from beholder.runs.image_pool import ImagePool
@@ -96,7 +97,7 @@ class JudgePlan:
     likely ones: learned from the newest `learned_from` answers of this judge in the ledger, else those of a usual
     answer; `None` for a model that thinks and has not answered yet. `margin` is the relative margin of error of money
     (else tokens) if only a sample of the cases was gone through: 0.02 is 2 % either way, at 95 % confidence; 0 if all
-    were.
+    were. With `probe` each model has a second entry, whose `part` is `probe`: what the questions about crops cost.
     """
 
     judge: str
@@ -116,9 +117,18 @@ class JudgePlan:
     learned_from: int = 0
     rule: str = ""
     margin: float = 0.0
+    part: str = ""
+
+    @property
+    def name(self) -> str:
+        """The judge, with its part if it is asked several."""
+        return f"{self.judge} ({self.part})" if self.part else self.judge
 
     def to_dict(self) -> dict[str, object]:
-        return {**asdict(self), **{name: _to_float(getattr(self, name)) for name in _MONEY_FIELDS}}
+        values = {**asdict(self), **{name: _to_float(getattr(self, name)) for name in _MONEY_FIELDS}}
+        if not self.part:
+            del values["part"]
+        return values
 
 
 @dataclass(slots=True, repr=False)
@@ -189,7 +199,7 @@ class Plan:
 
         rows = [
             (
-                one.judge,
+                one.name,
                 f"{one.calls:,}",
                 f"{one.answered:,}",
                 f"{one.text_tokens + one.image_tokens:,}",
@@ -224,7 +234,14 @@ async def plan_run(suite: Suite, checked: CaseCheck, ledger: Ledger | None, *, s
     planners = [
         _JudgePlanner(entry, suite, suite.objects.judges.get(place)) for place, entry in enumerate(suite.judges)
     ]
-    whole.judges = [planner.plan for planner in planners]
+    probes: list[_JudgePlanner | None] = [None] * len(planners)
+    if suite.probe:
+        probes = [
+            _JudgePlanner(entry, suite, suite.objects.judges.get(place), PROBE) if planner.sees_images else None
+            for place, (entry, planner) in enumerate(zip(suite.judges, planners, strict=True))
+        ]
+    all_planners = [*planners, *filter(None, probes)]
+    whole.judges = [planner.plan for planner in all_planners]
     images = ImagePool(allow_remote=suite.allow_remote)
     try:
         for chunk in split_chunks(pick_positions(iter_valid_cases(suite.rows(), checked), chosen), LOOKUP_CHUNK):
@@ -233,7 +250,7 @@ async def plan_run(suite: Suite, checked: CaseCheck, ledger: Ledger | None, *, s
                 for composer in suite.composers():
                     if known.get((case.id, composer.rubric.name)) in FINAL_OUTCOMES:
                         continue
-                    for planner in planners:
+                    for planner, probe in zip(planners, probes, strict=True):
                         try:
                             briefs = await make_briefs(composer, case, planner.sizing_for(composer.rubric), images)
                         except ImageError:
@@ -241,16 +258,20 @@ async def plan_run(suite: Suite, checked: CaseCheck, ledger: Ledger | None, *, s
                             break
                         whole.example = whole.example or briefs[0]
                         rubric = composer.rubric_for(case)
-                        planner.briefs += [(case.id, brief, rubric) for brief in briefs]
-            for planner in planners:
+                        planner.briefs += [_PlannedBrief(case.id, brief, rubric, rubric.name) for brief in briefs]
+                        if probe is not None and composer.probe_rubric is not None:
+                            _, closer = await make_probe_brief(composer, case, probe.sizing, images)
+                            if closer is not None:
+                                probe.briefs.append(_PlannedBrief(case.id, closer, composer.probe_rubric, rubric.name))
+            for planner in all_planners:
                 planner.count(ledger)
     finally:
         images.close()
     if whole.made < whole.pending:
         whole.unreadable = round(whole.unreadable * whole.pending / whole.made)
-        for planner in planners:
+        for planner in all_planners:
             planner.extrapolate(whole.made, whole.pending)
-    for planner in planners:
+    for planner in all_planners:
         planner.finish()
     return whole
 
@@ -289,22 +310,33 @@ def _summarize_usage(counts: Sequence[Mapping[str, int | None]]) -> _UsualAnswer
     return _UsualAnswer(sum(outputs) / len(outputs), min(1.0, cached / sent) if sent else 0.0)
 
 
+class _PlannedBrief(NamedTuple):
+    """A brief with the id of its case and what it asks, and the rubric whose verdicts tell how long answers are."""
+
+    case: str
+    brief: Brief
+    rubric: Rubric
+    learn_from: str
+
+
 class _JudgePlanner:
     """Counts the calls of one judge: what is the same for all of them, and the briefs of a chunk yet to be counted."""
 
-    def __init__(self, entry: JudgeEntry, suite: Suite, handed_in: Judge | None = None) -> None:
+    def __init__(self, entry: JudgeEntry, suite: Suite, handed_in: Judge | None = None, part: str = "") -> None:
         if handed_in is None:
             check_judge_name(entry.judge)
         params = {**suite.image_params(), **entry.params}
-        self.plan = JudgePlan(entry.judge)
+        self.plan = JudgePlan(entry.judge, part=part)
         self.sizing = handed_in.sizing if handed_in else judge_sizing(entry.judge, params)
-        self.briefs: list[tuple[str, Brief, Rubric]] = []  # each with the id of its case
+        self.briefs: list[_PlannedBrief] = []
         self._usage: dict[str, _UsualAnswer | None] = {}  # by rubric; `None` where the ledger has no answer yet
         identity = handed_in.identity if handed_in else ""
         self._identity = digest_identity(
             identity or judge_identity(entry.judge, entry.base_url, params, entry.base_urls)
         )
         self._measures = judge_from(INSTRUMENTS, params=params) if entry.judge == INSTRUMENTS else None
+        seeing = handed_in or self._measures
+        self.sees_images = seeing is None or capabilities_of(seeing).sees_images
         self._samples = range(suite.samples)
         self._max_tokens = entry.max_tokens()
         self._price = find_judge_price(entry)
@@ -323,12 +355,12 @@ class _JudgePlanner:
         """Add the tokens and the cost of the calls, without those whose answers the ledger has."""
         keys = {
             brief.digest: [AnswerKey(brief.digest, self._identity_for(brief), n) for n in self._samples]
-            for _, brief, _ in self.briefs
+            for _, brief, *_ in self.briefs
         }
         answered = set(ledger.cached_answers([key for some in keys.values() for key in some])) if ledger else set()
         provider, _, model = self.plan.judge.partition(":")
         parts: defaultdict[str, float] = defaultdict(float)
-        for case, brief, rubric in self.briefs:
+        for case, brief, rubric, learn_from in self.briefs:
             calls = sum(key not in answered for key in keys[brief.digest])
             self.plan.answered += len(self._samples) - calls
             if self._measures:
@@ -337,7 +369,8 @@ class _JudgePlanner:
                 expected = estimate_tokens(provider, model, brief, self.sizing.detail, max_tokens=self._max_tokens)
             parts[case] += self._add(calls, expected)
             if calls:
-                self._add_expected(calls, expected, self._find_usual_answer(ledger, rubric, thinks=expected.thinks))
+                usual = self._find_usual_answer(ledger, rubric, learn_from, thinks=expected.thinks)
+                self._add_expected(calls, expected, usual)
         for part in parts.values():
             self._spread.add(part)
         self.briefs.clear()
@@ -372,15 +405,17 @@ class _JudgePlanner:
     def _identity_for(self, brief: Brief) -> str:
         return digest_identity(identity_for_brief(self._measures, brief)) if self._measures else self._identity
 
-    def _find_usual_answer(self, ledger: Ledger | None, rubric: Rubric, *, thinks: bool) -> _UsualAnswer | None:
+    def _find_usual_answer(
+        self, ledger: Ledger | None, rubric: Rubric, learn_from: str, *, thinks: bool
+    ) -> _UsualAnswer | None:
         """Return what an answer by a rubric usually takes: by the ledger, else by its length; `None` if unknown."""
         if self._measures:
             return _UsualAnswer(0)
-        if rubric.name not in self._usage:
-            counts = ledger.answer_usage(self._identity, rubric.name, LEARNING_SIZE) if ledger else []
-            self._usage[rubric.name] = _summarize_usage(counts)
+        if learn_from not in self._usage:
+            counts = ledger.answer_usage(self._identity, learn_from, LEARNING_SIZE) if ledger else []
+            self._usage[learn_from] = _summarize_usage(counts)
             self.plan.learned_from += len(counts)
-        learned = self._usage[rubric.name]
+        learned = self._usage[learn_from]
         return learned or (None if thinks else _UsualAnswer(typical_answer_tokens(rubric)))
 
     def _add_expected(self, calls: int, expected: TokenEstimate, usual: _UsualAnswer | None) -> None:

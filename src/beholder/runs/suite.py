@@ -27,7 +27,7 @@ from beholder.cases.sources import open_cases
 from beholder.cases.validation import select_rows
 from beholder.errors import Problem, RubricError, UsageError
 from beholder.images.image import regular_file
-from beholder.rubrics.load import is_known_rubric, load_rubrics
+from beholder.rubrics.load import is_known_rubric, load_rubrics, select_probes
 from beholder.rubrics.rubric import Rubric, override_scoring
 from beholder.rubrics.template import MAX_OUTPUT_BYTES
 from beholder.rubrics.yaml_files import check_types, read_yaml
@@ -450,6 +450,10 @@ def _build_suite(
         except UsageError as error:
             problems.append(Problem(str(error), "rubric"))
     rubrics = _apply_scoring(rubrics, file, problems)
+    try:
+        rubrics = select_probes(rubrics, file.probe)
+    except UsageError as error:
+        problems.append(Problem(str(error), "probe"))
     if objects.cases is None and file.cases and (problem := _find_file_problem(place("cases", file.cases))):
         problems.append(Problem(problem, "cases"))
     if file.engine == "ray" and (objects.cases is not None or objects.judges):

@@ -130,6 +130,9 @@ class SuiteFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         Literal["both", "random", "given"],
         Meta(description="In which orders two candidates are shown: both, one by the case, or as given."),
     ] = "both"
+    probe: Annotated[bool, Meta(description="Ask models also about a crop of the edit: one more call for each.")] = (
+        False
+    )
     max_side: Annotated[_Count | None, Meta(description="Scale images down to this many pixels a side.")] = None
     detail: Annotated[str | None, Meta(description="The provider's image detail.")] = None
     allow_remote: Annotated[bool, Meta(description="Whether remote images (https, s3, gs) are fetched.")] = False

@@ -104,7 +104,7 @@ def combine_parts(header: VerdictHeader, members: Sequence[JuryMember]) -> Combi
         verdict,
         model=models.pop() if len(models) == 1 else None,
         answer=verdicts[0].answer if len(members) == 1 else "",
-        **_sum_calls(verdicts),
+        **sum_calls(verdicts),
     )
     how = tuple(flag for member in members for flag in member.flags)
     return CombinedParts(verdict, None, how, members[0].sample)
@@ -127,7 +127,7 @@ def _merge_part_flags(members: Sequence[JuryMember]) -> tuple[Flag, ...]:
     return tuple(flags)
 
 
-def _sum_calls(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def sum_calls(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """Return what all calls together used, by the names of `Verdict`."""
     return {
         "images": next((verdict.images for verdict in verdicts if verdict.images), ()),
@@ -182,7 +182,7 @@ def combine_verdicts(header: VerdictHeader, jurors: Sequence[JuryMember]) -> Ver
             else compute_agreement([observation for observation in observations if observation is not None]),
             jurors=tuple(_make_juror(juror.verdict, juror.sample) for juror in jurors),
         ),
-        **_sum_calls(verdicts),
+        **sum_calls(verdicts),
     )
 
 
