@@ -13,9 +13,11 @@ from beholder.judges.audit import DISAGREE, NOT_AUDITED
 from beholder.judges.base import MEASURED_NOT_SEEN
 from beholder.providers.schema_support import STRUCTURED_OUTPUT_UNAVAILABLE
 from beholder.reports.text import FLAG_TITLES, flag_title
+from beholder.verdicts.preference import CRITERION_FLIP, JURY_SPLIT, ORDER_FLIP, ORDER_LEAN
 
 SOURCE = Path(beholder.__file__).parent
-BY_NAME = {DISAGREE, NOT_AUDITED, STRUCTURED_OUTPUT_UNAVAILABLE, MEASURED_NOT_SEEN}
+OF_PAIRS = {CRITERION_FLIP, JURY_SPLIT, ORDER_FLIP, ORDER_LEAN}
+BY_NAME = {DISAGREE, NOT_AUDITED, STRUCTURED_OUTPUT_UNAVAILABLE, MEASURED_NOT_SEEN} | OF_PAIRS
 OF_IMAGES = {
     "rotated_upright",
     "reduced_to_8_bit",
