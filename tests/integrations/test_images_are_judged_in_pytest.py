@@ -10,11 +10,13 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+from msgspec import structs
 
 from beholder import Run, list_runs
 from beholder.testing.base import Fault
@@ -255,6 +257,26 @@ def test_it(beholder):
 """
         assert run_pytest(body, JUDGE).returncode == 0
 
+    @pytest.mark.parametrize("options", ["None", "b.Options(audit=False)", "{'audit': False}"])
+    def test_a_marker_takes_options_in_any_form(self, run_pytest: RunPytest, options: str) -> None:
+        body = f"""
+@pytest.mark.beholder(options={options}, budget=None)
+def test_it(beholder):
+    verdict = beholder("edit-preservation", **PAIR, instruction="make it red")
+    assert bool(verdict.measurements) == ({options} is None)
+"""
+        assert "1 passed" in run_pytest(body, JUDGE).stdout
+
+    def test_of_several_budgets_the_smallest_counts(self, run_pytest: RunPytest, server: JudgeServer) -> None:
+        body = """
+@pytest.mark.beholder(budget=100, options={"price": {"input": 10, "output": 10}})
+def test_it(beholder):
+    assert beholder("edit-preservation", **PAIR, instruction="make it red") >= 0.8
+"""
+        result = run_pytest(body, JUDGE, "--beholder-budget=0.000001")
+        assert "over_budget" in result.stdout
+        assert not server.received
+
     def test_a_wrong_marker_is_one_sentence(self, run_pytest: RunPytest) -> None:
         body = """
 @pytest.mark.beholder(jugde="openai:other")
@@ -289,6 +311,31 @@ def test_suite(beholder, case):
         assert "2 failed" in failed.stdout
         assert "did not pass" in failed.stdout
         assert "unchanged_regions 4 of 7" in failed.stdout
+
+    def test_what_a_suite_sets_is_kept(self, tmp_path: Path) -> None:
+        """Every key of a suite that is also an option, whatever keys there will be."""
+        from beholder.api.arguments import make_suite
+        from beholder.api.options import Options
+        from beholder.integrations.pytest import _read_suite
+
+        self.write_suite(tmp_path)
+        (tmp_path / "styles").mkdir()
+        (tmp_path / "own.md").write_text("Judge {{instruction}}.")
+        given: dict[str, object] = {"setting": "offline", "orders": "given", "probe": True, "max_side": 64}
+        given |= {"detail": "low", "allow_remote": True, "thumbnails": False, "audit": False, "timeout_s": 7.0}
+        given |= {"total_timeout_s": 8.0, "requests_per_minute": 9.0, "tokens_per_minute": 10.0}
+        files = {"styles": [str(tmp_path / "styles")], "prompt": str(tmp_path / "own.md")}
+        allowed = {name: value for name, value in given.items() if name not in ("orders", "probe")}
+        suite, _ = make_suite(tmp_path / "suite.yaml", allowed | files)
+        suite = structs.replace(suite, orders="given", probe=True)  # which are not for this rubric
+        found = Options.of(_read_suite(suite).options)
+        by_suite = {one.name for one in fields(Options)} & {*suite.__struct_fields__, *suite.limits.__struct_fields__}
+        # The first three are in the rubrics of the suite, and no file can set the last.
+        left = by_suite - {"threshold", "gates", "not_applicable", "allow_http_key"}
+        assert left == given.keys() | files.keys() | {"calibration"}
+        assert {name: getattr(found, name) for name in given} == given
+        assert found.prompt_text == "Judge {{instruction}}."
+        assert [Path(folder).name for folder in found.styles] == ["styles"]
 
     def test_a_suite_without_a_threshold_is_named(self, run_pytest: RunPytest, tmp_path: Path) -> None:
         self.write_suite(tmp_path, threshold="")

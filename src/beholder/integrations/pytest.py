@@ -1,8 +1,8 @@
 """The pytest plug-in: the fixture `beholder`, the marker of that name, and the options `--beholder-…`.
 
 pytest loads this module in every project where Beholder is installed, so it imports nothing but pytest; the rest is
-imported when a test first uses the fixture. All processes of pytest-xdist work on one run in one ledger, so that the
-budget holds for all of them together, and the report has the verdicts of all.
+imported when a test first uses the fixture. Tests with the same judge, samples and options are one run in one ledger,
+in all processes of pytest-xdist: its budget holds for all of them together, and the report has the verdicts of all.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import json
 import os
 import secrets
 import tempfile
+import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -36,7 +37,7 @@ MAX_EXPLAINED = 6  # lines; pytest cuts longer explanations off
 
 _OPTIONS = {
     "judge": "who judges, such as openai:gpt-5-mini; by default the instruments, which measure offline",
-    "budget": "US dollars that all tests together, in all processes, never pass",
+    "budget": "US dollars that all tests with the same judge and options, in all processes, never pass together",
     "ledger": "where verdicts are stored: a file or a postgresql:// URL; by default in pytest's cache folder",
     "report": "write the verdicts of this session as one HTML file",
     "unscored": "what becomes of a test whose judge gave no score: error (default), fail or skip",
@@ -117,7 +118,8 @@ def pytest_runtest_makereport(
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if (state := session.config.stash.get(_STATE, None)) is not None:
-        state.close()
+        for problem in state.close():
+            warnings.warn(pytest.PytestWarning(f"beholder: {problem}"), stacklevel=1)
 
 
 def beholder_cases(suite: str | os.PathLike[str]) -> list[Any]:
@@ -193,9 +195,11 @@ class Beholder:
         verdicts = [self._judge(setup, rubric, case.case, {}) for rubric in case.suite.rubrics()]
         for verdict in verdicts:
             if verdict.passed is None:
+                instead = "set `threshold` in the suite, or judge the case with beholder(rubric, case.case) and assert "
+                if verdict.preference is not None:
+                    instead = "judge the case with beholder(rubric, case.case) and assert verdict.preference.winner or "
                 raise UsageError(
-                    f"{verdict.rubric} has no threshold, so nothing can fail: set `threshold` in the suite, or judge "
-                    "the case with beholder(rubric, case.case) and assert what you expect of its score."
+                    f"{verdict.rubric} has no threshold, so nothing can fail: {instead}what you expect of its score."
                 )
         if failed := [verdict for verdict in verdicts if not verdict.passed]:
             lines = [line for verdict in failed for line in (repr(verdict), *_explain(verdict))]
@@ -317,11 +321,13 @@ class _State:
         self.name, self.ledger = given or [f"pytest-{secrets.token_hex(4)}", _find_ledger(config)]
 
     def make_setup(self, item: pytest.Item, suite: Suite | None = None) -> _Setup:
-        """Return how a test is judged: the command line comes before its marker, and that before its suite."""
+        """Return how a test is judged: the command line comes before its marker, and that before its suite. Of several
+        budgets the smallest counts."""
         setup = _read_suite(suite) if suite is not None else _Setup()
-        if self.budget is not None:
-            setup = replace(setup, budget=self.budget)
-        setup = replace(setup, **_read_marker(item))
+        said = _read_marker(item)
+        budgets = [one for one in (setup.budget, said.pop("budget", None), self.budget) if one is not None]
+        options = {**setup.options, **said.pop("options", {})}
+        setup = replace(setup, budget=min(budgets, default=None), options=options, **said)
         return replace(setup, judge=self.judge) if self.judge else setup
 
     def open_session(self, setup: _Setup) -> Session:
@@ -339,9 +345,15 @@ class _State:
             )
         return self._sessions[setup.key]
 
-    def close(self) -> None:
+    def close(self) -> Iterator[str]:
+        """Close all sessions, and return a sentence on each that could not store everything."""
+        from beholder.errors import BeholderError
+
         while self._sessions:
-            self._sessions.popitem()[1].close()
+            try:
+                self._sessions.popitem()[1].close()
+            except BeholderError as error:
+                yield str(error)
 
 
 _STATE = pytest.StashKey[_State]()
@@ -444,24 +456,38 @@ def _read_marker(item: pytest.Item) -> dict[str, Any]:
         unknown = [*map(repr, marker.args), *(name for name in marker.kwargs if name not in known)]
         if unknown:
             raise pytest.UsageError(f"@pytest.mark.beholder takes {', '.join(known)} by name, and not {unknown[0]}.")
-        said = {**marker.kwargs, **said}
+        said = {**{name: value for name, value in marker.kwargs.items() if value is not None}, **said}
+    if "options" in said:
+        said["options"] = _list_options(said["options"])
     return said
 
 
-def _read_suite(suite: Suite) -> _Setup:
-    """Return the setup of a suite."""
-    options: dict[str, object] = {
-        "setting": suite.setting,
-        "styles": [str(folder) for folder in suite.style_folders()],
-        "prompt_text": suite.prompt_text(),
-        "allow_remote": suite.allow_remote,
-        "audit": suite.audit,
-        "max_side": suite.max_side,
-        "detail": suite.detail,
-        "timeout_s": suite.limits.timeout_s,
-        "total_timeout_s": suite.limits.total_timeout_s,
+def _list_options(given: object) -> dict[str, object]:
+    """Return the options that are set, of a mapping or of `Options`. Raises `UsageError`."""
+    from beholder.api.options import Options
+
+    made, usual = Options.of(given), Options()  # type: ignore[arg-type]  # which is checked there
+    return {
+        one.name: getattr(made, one.name) for one in fields(made) if getattr(made, one.name) != getattr(usual, one.name)
     }
-    return _Setup(None, suite.samples, suite.budget, options, suite)
+
+
+def _read_suite(suite: Suite) -> _Setup:
+    """Return the setup of a suite: what it sets of the options. Its judges and the scoring of its rubrics are made from
+    the suite itself."""
+    from beholder.api.options import Options
+
+    # Paths in a suite are relative to its file.
+    files = {"prompt": None, "calibration": suite.calibration_path(), "styles": list(map(str, suite.style_folders()))}
+    options: dict[str, object] = {"prompt_text": suite.prompt_text()}
+    for one in fields(Options):
+        if one.name in files:
+            options[one.name] = files[one.name]
+        elif one.name not in ("prompt_text", "threshold", "gates", "not_applicable"):
+            place = suite.limits if hasattr(suite.limits, one.name) else suite
+            if hasattr(place, one.name):
+                options[one.name] = getattr(place, one.name)
+    return _Setup(None, suite.samples, suite.budget, _list_options(options), suite)
 
 
 def _explain(verdict: Verdict) -> list[str]:

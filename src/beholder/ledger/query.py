@@ -89,7 +89,7 @@ def count_outcomes(connection: Connection, run: int) -> RunCounts:
     score_sum, scored_count = 0.0, 0
     for row in connection.execute(query.group_by(_V.outcome, scored, _V.grade, _V.passed)):
         counts.verdicts += row.many
-        counts.states[row.outcome] += row.many
+        counts.states[row.outcome or Outcome.UNREADABLE.value] += row.many  # a damaged value is read as none
         if row.grade is not None:
             counts.grades[row.grade] += row.many
         if row.passed is not None:

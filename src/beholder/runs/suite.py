@@ -135,6 +135,10 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
     def style_folders(self) -> tuple[Path, ...]:
         return tuple(self._base("styles") / folder for folder in self.styles)
 
+    def calibration_path(self) -> Path | None:
+        """Return the file that `calibration` names, from the working folder."""
+        return self._base("calibration") / self.calibration if self.calibration else None
+
     def budget_usd(self) -> Decimal | None:
         return None if self.budget is None else Decimal(str(self.budget))
 
