@@ -18,17 +18,17 @@ const HEAT = [[12, 12, 16], [72, 22, 104], [176, 52, 92], [244, 132, 36], [252, 
 
 /**
  * `images` is a list of {role, src}; with more than two, which ones are compared can be chosen; with one
- * there is nothing to compare, only to zoom. The result has `element`, `mode(name)`, `toggle()` and `destroy()`.
+ * there is nothing to compare, only to zoom. `pair` are the numbers of the two that are compared first. The result has `element`, `mode(name)`, `toggle()` and `destroy()`.
  */
-export function compareView(images, { mode = "slider", onmode = () => {} } = {}) {
-  return new CompareView(images, mode, onmode);
+export function compareView(images, { mode = "slider", onmode = () => {}, pair = [0, images.length - 1] } = {}) {
+  return new CompareView(images, mode, onmode, pair);
 }
 
 class CompareView {
-  constructor(images, mode, onmode) {
+  constructor(images, mode, onmode, pair) {
     this.images = images;
     this.onmode = onmode;
-    this.pair = images.length > 1 ? [0, images.length - 1] : [0, 0];
+    this.pair = images.length > 1 ? [...pair] : [0, 0];
     this.zoom = { scale: 1, x: 0, y: 0 };
     this.split = 50;
     this.second = false;
