@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from beholder.errors import UsageError
 from beholder.ledger.encoding import storable_text
 from beholder.ledger.ledger import Ledger
-from beholder.reviews.review import Review
+from beholder.reviews.review import PERSON_PREFIX, Review, list_reviews
 from beholder.rubrics.brief import GIVEN, ORDERS, SWAPPED
 from beholder.rubrics.rubric import Criterion, Rubric
 from beholder.verdicts.observe import ABSTAIN
 from beholder.verdicts.verdict import BOTH_BAD, FIRST, SECOND, TIE, Verdict
 
+PEOPLE = "people"
+"""In place of the name of a judge: everybody who voted on the pairs of a run."""
 UNKNOWN_ORDER = ""
 """Of votes that come from a file which does not say how the candidates were shown."""
 OVERALL = "overall"  # the vote on all in all; no criterion of a preference may have this key
@@ -28,6 +30,30 @@ LEFT, RIGHT = "left", "right"
 SIDES = (LEFT, RIGHT, TIE, BOTH_BAD)
 
 _LETTERS = {LEFT: "A", RIGHT: "B", TIE: TIE, BOTH_BAD: BOTH_BAD}
+
+
+def select_reviews(ledger: Ledger, run: str, judge: str = PEOPLE) -> list[Review]:
+    """Return the reviews of a run by everybody (`people`) or by one person (`person:NAME`).
+
+    Args:
+        ledger: The ledger.
+        run: The id of the run.
+        judge: Whose votes are meant.
+
+    Raises:
+        UsageError: It names nobody who reviewed the run.
+    """
+    reviews = list_reviews(ledger, run)
+    if judge == PEOPLE:
+        return reviews
+    chosen = [review for review in reviews if review.judge.casefold() == judge.casefold()]
+    if not chosen:
+        names = ", ".join(repr(review.judge) for review in reviews) or "nobody so far"
+        raise UsageError(
+            f"Votes of others than the run's own judge are those of {PEOPLE!r}, or of one person "
+            f"({PERSON_PREFIX}NAME), not of {judge!r}; this run was reviewed by: {names}."
+        )
+    return chosen
 
 
 def choose_order(review: str, case: str) -> str:
