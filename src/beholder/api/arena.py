@@ -164,8 +164,8 @@ def agree_arena(
         votes: The votes of judges; `judge` tells several apart. A text that is no file is the name of a run.
         runs: In place of votes: runs of pairs, by a rubric of kind `preference`. A verdict is a vote; where a pair was
             asked in both orders, each answer is also a vote by itself, whose lean to what was shown first can be told.
-        people: The votes of people. Without them those that people gave on the pairs of the runs in reviews; where there
-            are none, the voters are compared among themselves.
+        people: The votes of people. Without them those that people gave on the pairs of the runs in reviews; where
+            there are none, the voters are compared among themselves.
         group: The column by which cases belong together; else `source`, `prompt` or `case`.
         seed: Random seed.
         draws: Number of bootstrap samples.
