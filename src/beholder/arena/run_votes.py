@@ -167,9 +167,9 @@ class RunVotes:
         number = {model: at for at, model in enumerate(models)}
         return Votes(
             models,
-            np.array([number[row.models[0]] for row in rows], np.int32),
-            np.array([number[row.models[1]] for row in rows], np.int32),
-            np.array([_OUTCOMES[row.winner or ""] for row in rows], np.int8),
+            np.array([number[row.models[row.swapped]] for row in rows], np.int32),
+            np.array([number[row.models[not row.swapped]] for row in rows], np.int32),
+            np.array([_vote_outcome(row) for row in rows], np.int8),
             case=_label(row.case for row in rows),
             group=_label(row.groups.get(name) or row.case for row in rows) if grouped else None,
             judge=_label(row.judge for row in rows),
@@ -224,7 +224,7 @@ class RunVotes:
 
 class PairRow(msgspec.Struct, frozen=True):
     """The verdict on a pair. `shown_first` are its answers for what was shown first, ties counted as half; `calls` are
-    those answers of which it is known what was shown first."""
+    those of which it is known what was shown first. `swapped` if the second candidate was always shown first."""
 
     case: str
     judge: str
@@ -236,6 +236,7 @@ class PairRow(msgspec.Struct, frozen=True):
     both_orders: bool
     calls: int
     shown_first: float
+    swapped: bool = False
 
     @classmethod
     def of(cls, stored: StoredVerdict, models: tuple[str, str]) -> PairRow:
@@ -261,7 +262,15 @@ class PairRow(msgspec.Struct, frozen=True):
             both_orders=both,
             calls=len(first),
             shown_first=sum(first),
+            swapped=bool(answered) and all(order == _SWAPPED for _, _, order in answered),
         )
+
+
+def _vote_outcome(row: PairRow) -> VoteOutcome:
+    """Return the winner by the order in which the candidates were shown."""
+    outcome = _OUTCOMES[row.winner or ""]
+    mirrored = {VoteOutcome.FIRST: VoteOutcome.SECOND, VoteOutcome.SECOND: VoteOutcome.FIRST}
+    return mirrored.get(outcome, outcome) if row.swapped else outcome
 
 
 def find_winner(verdict: Verdict) -> str | None:

@@ -15,6 +15,7 @@ from beholder.arena.votes import read_votes
 from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import StoredVerdict
+from beholder.rubrics.brief import SWAPPED
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 from beholder.verdicts.verdict import FIRST, SECOND, PreferenceAnswer
 
@@ -46,8 +47,10 @@ def list_verdict_votes(verdicts: Iterable[StoredVerdict]) -> Iterator[dict[str, 
         }
         preference = verdict.preference
         winner = preference.winner if preference is not None else None
-        yield row | {"judge": verdict.judge, "winner": _WINNERS.get(winner or "", winner or "")}
         answers = preference.answers if preference is not None else ()
+        if len(answers) == 1 and answers[0].order == SWAPPED:  # asked once: this is how it was shown
+            row["order"] = "ba"
+        yield row | {"judge": verdict.judge, "winner": _WINNERS.get(winner or "", winner or "")}
         if len(answers) > 1:
             yield from (row | _answer_vote(answer) for answer in answers)
 
@@ -81,5 +84,5 @@ def _answer_vote(answer: PreferenceAnswer) -> dict[str, str]:
     return {
         "judge": f"{answer.judge}{sample}, {EACH_ANSWER}",
         "winner": _WINNERS.get(answer.choice or "", answer.choice or ""),
-        "order": "ba" if answer.order == "swapped" else "ab",
+        "order": "ba" if answer.order == SWAPPED else "ab",
     }

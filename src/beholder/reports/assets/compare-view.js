@@ -18,10 +18,16 @@ const HEAT = [[12, 12, 16], [72, 22, 104], [176, 52, 92], [244, 132, 36], [252, 
 
 /**
  * `images` is a list of {role, src}; with more than two, which ones are compared can be chosen; with one
- * there is nothing to compare, only to zoom. `pair` are the numbers of the two that are compared first. The result has `element`, `mode(name)`, `toggle()` and `destroy()`.
+ * there is nothing to compare, only to zoom. The two candidates of a preference are compared first, else the first and
+ * the last; `pair` has the numbers of two others. The result has `element`, `mode(name)`, `toggle()` and `destroy()`.
  */
-export function compareView(images, { mode = "slider", onmode = () => {}, pair = [0, images.length - 1] } = {}) {
-  return new CompareView(images, mode, onmode, pair);
+export function compareView(images, { mode = "slider", onmode = () => {}, pair } = {}) {
+  return new CompareView(images, mode, onmode, pair ?? comparedFirst(images));
+}
+
+function comparedFirst(images) {
+  const candidates = ["first", "second"].map((role) => images.findIndex((image) => image.role === role));
+  return candidates.includes(-1) ? [0, images.length - 1] : candidates;
 }
 
 class CompareView {

@@ -38,6 +38,7 @@ from beholder.reviews.sheet import (
     record_draft,
     record_rating,
 )
+from beholder.reviews.vote_files import format_votes_csv
 from beholder.reviews.votes import compare_votes
 from beholder.web.background import ProgressCacheDep
 from beholder.web.pages.case import LargeImagesDep, image_media_type
@@ -252,7 +253,8 @@ def _redirect(path: str) -> RedirectResponse:
 
 
 def _csv_response(ledger: Ledger, record: RunRecord, review: Review | None) -> Response:
-    lines = format_ratings_csv(ledger, record.id, None if review is None else [review])
+    format_csv = format_votes_csv if record.is_preference else format_ratings_csv
+    lines = format_csv(ledger, record.id, None if review is None else [review])
     first = b"".join(islice(lines, CSV_CHUNK_LINES))  # what cannot be read is found before the response has begun
     parts = chain([first], iter(lambda: b"".join(islice(lines, CSV_CHUNK_LINES)), b""))
     name = quote((record if review is None else review).id, safe="")
