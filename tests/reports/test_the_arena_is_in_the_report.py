@@ -40,7 +40,7 @@ def test_a_cell_shows_the_pairs_of_its_two_models(report: Path, opened: Opened) 
     page = opened(report)
     page.locator(".matrix").get_by_role("link", name="cobalt against aurora").click()
     page.wait_for_selector(f"[data-count]:has-text('{PHOTOS} of')")
-    names = page.locator(".card .name").all_inner_texts()
+    names = page.locator(".card .name").all_text_contents()
     assert len(names) == PHOTOS
     assert all({"aurora", "cobalt"} == set(name.strip().split("/")[1].split("-")) for name in names)
 
@@ -48,7 +48,7 @@ def test_a_cell_shows_the_pairs_of_its_two_models(report: Path, opened: Opened) 
 def test_flips_and_two_bad_ones_are_one_click_away(report: Path, opened: Opened) -> None:
     page = opened(report)
     for words in ("1 flips", "1 both bad"):
-        page.locator("#arena").get_by_role("link", name=words).click()
+        page.locator("#arena").get_by_role("link", name=words, exact=True).click()
         page.wait_for_selector("[data-count]:has-text('1 of')")
         assert page.locator(".card").count() == 1
 

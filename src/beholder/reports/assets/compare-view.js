@@ -26,7 +26,7 @@ export function compareView(images, { mode = "slider", onmode = () => {}, pair }
 }
 
 function comparedFirst(images) {
-  const candidates = ["first", "second"].map((role) => images.findIndex((image) => image.role === role));
+  const candidates = ["first", "second"].map((role) => images.findIndex((image) => image.role.toLowerCase() === role));
   return candidates.includes(-1) ? [0, images.length - 1] : candidates;
 }
 
