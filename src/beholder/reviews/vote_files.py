@@ -168,7 +168,7 @@ class _VoteFileReader:
         word = said.casefold()
         winner = _MODELS.get(word) or _ALIASES.get(word, word)
         if winner not in WINNERS:
-            raise UsageError(f"the winner {said[:40]!r} is none of {_CHOICES}.")
+            raise UsageError(f"the winner {said[:40]!r} is none of {_CHOICES}: a vote says which of two is better.")
         shown = values.get("order", "").strip().casefold()
         if shown not in _ORDERS:
             raise UsageError(f"the order {shown[:40]!r} is none of {GIVEN}, {SWAPPED}, ab and ba.")
