@@ -41,7 +41,7 @@ def picture(red: int, photo: int) -> bytes:
 
 
 def answer(choice: str, strength: int = 2) -> dict[str, object]:
-    one = {"reason": "it is redder than the other one, plainly", "choice": choice}
+    one: dict[str, object] = {"reason": "it is redder than the other one, plainly", "choice": choice}
     one |= {"strength": strength} if choice in ("A", "B") else {}
     return {"criteria": dict.fromkeys(("followed", "preserved", "natural"), one), "overall": one}
 
