@@ -14,7 +14,6 @@ from beholder import Case, Ledger, Run, ScriptedJudge, Unreachable, UsageError, 
 from beholder.cli.output import means_table, print_summary
 from beholder.ledger.types import VerdictFilter
 from beholder.reports.cards import verdict_html
-from beholder.reviews.review import find_or_start_review
 from beholder.rubrics.brief import Brief
 
 
@@ -110,5 +109,3 @@ def test_people_do_not_rate_pairs_as_scores(judged: Run, tmp_path: Path) -> None
     (tmp_path / "ratings.csv").write_text("case,rater,aspect,score\n200-10,anna,natural,2\n", "utf-8")
     with pytest.raises(UsageError, match="which of two is better"):
         import_ratings(judged, tmp_path / "ratings.csv")
-    with Ledger.open(tmp_path / "runs.db", create=True) as ledger, pytest.raises(UsageError, match="arena agree"):
-        find_or_start_review(ledger, judged.id, "anna")

@@ -16,11 +16,12 @@ from beholder.arena import votes as vote_files
 from beholder.arena.agreement import ArenaAgreement, agree_with_people
 from beholder.arena.fit import ArenaOptions, fit_votes
 from beholder.arena.leaderboard import Leaderboard
-from beholder.arena.verdict_votes import list_verdict_votes
+from beholder.arena.verdict_votes import list_people_votes, list_verdict_votes
 from beholder.arena.votes import Votes, VoteSource
 from beholder.errors import UsageError
 from beholder.images.image import regular_file
 from beholder.ledger.ledger import LedgerLike
+from beholder.reviews.votes import select_reviews
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 from beholder.statistics.data import ColumnKind, Floats, Scores, select_group
 from beholder.statistics.pairs import load_compared_run
@@ -28,6 +29,7 @@ from beholder.statistics.pairs import load_compared_run
 Anchors: TypeAlias = Leaderboard | Mapping[str, float] | str | os.PathLike[str]
 """Ratings that stay: of a board, by model, or a file: JSON of `arena fit --json`, or CSV with model and rating."""
 
+_VOTE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 _MAX_ANCHOR = 50_000  # farther apart the fit does not get from one to the other in its steps
 
 
@@ -159,10 +161,11 @@ def agree_arena(
     Two outputs without names, or of one model, are told apart by their columns, model_a and model_b.
 
     Args:
-        votes: The votes of judges; `judge` tells several apart.
+        votes: The votes of judges; `judge` tells several apart. A text that is no file is the name of a run.
         runs: In place of votes: runs of pairs, by a rubric of kind `preference`. A verdict is a vote; where a pair was
             asked in both orders, each answer is also a vote by itself, whose lean to what was shown first can be told.
-        people: The votes of people; without them the voters of `votes` are compared among themselves.
+        people: The votes of people. Without them those that people gave on the pairs of the runs in reviews; where
+            there are none, the voters are compared among themselves.
         group: The column by which cases belong together; else `source`, `prompt` or `case`.
         seed: Random seed.
         draws: Number of bootstrap samples.
@@ -173,12 +176,16 @@ def agree_arena(
         LedgerError: The ledger cannot be read. It is never created.
     """
     check_sampling(seed, draws)
+    if not runs and isinstance(votes, str | os.PathLike) and _names_run(votes):
+        votes, runs = None, [str(votes)]
     if (votes is None) == (not runs):
         raise UsageError("Name a file of votes, or runs of pairs (--runs or runs=): one of the two.")
     if isinstance(runs, str | Run):
         raise UsageError("runs is a list of runs.")
     if votes is None:
-        votes = [row for run in runs for row in _list_run_votes(run, ledger)]
+        listed = [_list_run_votes(run, ledger) for run in runs]
+        votes = [row for judged, _ in listed for row in judged]
+        people = people if people is not None else [row for _, given in listed for row in given] or None
     judged, reference = (
         given
         if given is None or isinstance(given, Votes)
@@ -189,9 +196,18 @@ def agree_arena(
     return agree_with_people(judged, reference, draw_count=draws, seed=seed)
 
 
-def _list_run_votes(run: RunLike, ledger: LedgerLike) -> list[dict[str, str]]:
+def _list_run_votes(run: RunLike, ledger: LedgerLike) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """Return the votes of a run's judge, and those of the people who reviewed it."""
     with open_run(run, ledger) as (opened, name):
-        return list(list_verdict_votes(opened.stored_verdicts(opened.run(name).id)))
+        id_ = opened.run(name).id
+        reviews = [review.id for review in select_reviews(opened, id_)]
+        return list(list_verdict_votes(opened.stored_verdicts(id_))), list_people_votes(opened, reviews)
+
+
+def _names_run(given: str | os.PathLike[str]) -> bool:
+    """Return whether a text names a run: there is no such file, and it does not look like one of votes."""
+    path = Path(given)
+    return path.suffix.lower() not in _VOTE_SUFFIXES and not path.exists()
 
 
 def load_anchors(anchor: Anchors) -> dict[str, float]:

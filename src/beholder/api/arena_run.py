@@ -32,8 +32,9 @@ from beholder.arena.selection import (
 )
 from beholder.arena.votes import Votes
 from beholder.errors import LedgerError, UsageError
-from beholder.ledger.ledger import LedgerLike, open_ledger
+from beholder.ledger.ledger import Ledger, LedgerLike, open_ledger
 from beholder.reports.progress import ProgressCounter
+from beholder.reviews.votes import select_reviews
 from beholder.rubrics.rubric import Rubric
 from beholder.runs.engine import RunObserver
 from beholder.runs.suite import Suite, SuiteObjects
@@ -236,6 +237,7 @@ class _RoundProgress:
 def show_arena(
     run: RunLike | None = None,
     *,
+    judge: str = "",
     anchor: RunAnchors | None = None,
     group: str | None = None,
     seed: int = DEFAULT_SEED,
@@ -248,6 +250,8 @@ def show_arena(
 
     Args:
         run: A run, or its name; the latest unless given.
+        judge: Whose votes: those of the run, or `"people"` for those of everybody who voted on its pairs on the review
+            page or in a file, or `"person:NAME"` for those of one of them.
         anchor: Ratings that stay as they are: an earlier board, ratings by model, a file of either, or another run.
         group: The group of cases that belong together; else `source`.
         seed: Random seed.
@@ -260,10 +264,16 @@ def show_arena(
     """
     check_sampling(seed, draws)
     with open_run(run, ledger) as (opened, name):
-        found = RunVotes(opened, name)
+        found = RunVotes(opened, name, _find_reviews(opened, name, judge))
         shown = run if isinstance(run, Run) else Run(found.record, opened)
     anchors = {} if anchor is None else _load_run_anchors(anchor, ledger if not isinstance(run, Run) else run.address)
     return Arena(shown, found, ArenaOptions(False, anchors, draws, seed), group)
+
+
+def _find_reviews(ledger: Ledger, run: str, judge: str) -> list[str] | None:
+    if not judge:
+        return None
+    return [review.id for review in select_reviews(ledger, ledger.run(run).id, judge)]
 
 
 def _load_run_anchors(anchor: RunAnchors, ledger: LedgerLike) -> dict[str, float]:

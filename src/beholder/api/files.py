@@ -52,7 +52,7 @@ class OutputKind(Enum):
         (b"<?xml ", b'<testsuites name="beholder"'),
     )
     EXPORT = "export", (b"case,", b",outcome,"), (b'{"case": ', b'"outcome": "'), (b"PAR1", b"outcome")
-    RATINGS = "file of ratings", (b"case,rater,aspect,score\n", b"")
+    RATINGS = "file of ratings", (b"case,rater,aspect,score\n", b""), (b"case,rater,aspect,winner,order\n", b"")
     VOTES = "file of votes", (b"model_a,model_b,winner", b"")
     CALIBRATION = "calibration", (b"{", f'"{CALIBRATION_KIND}"'.encode())
 

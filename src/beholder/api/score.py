@@ -22,6 +22,7 @@ from beholder.ledger.ledger import LedgerLike, open_ledger
 from beholder.reviews import ratings as review_ratings
 from beholder.reviews.ratings import RatingsImport, format_ratings_csv
 from beholder.reviews.review import list_reviews, load_review
+from beholder.reviews.vote_files import format_votes_csv, import_votes
 from beholder.rubrics.rubric import Rubric
 from beholder.verdicts.verdict import Outcome, Verdict
 
@@ -286,7 +287,10 @@ def import_ratings(
     Args:
         run: The run that was rated: a `Run`, or its id, the start of it, its name, `latest` …: see `Run.load`.
         path: CSV or JSONL with case, rater, aspect, score. An aspect is a criterion of the run's rubric or one of its
-            assertions (1 yes, 0 no). `score` is computed and not taken.
+            assertions (1 yes, 0 no). `score` is computed and not taken. Of a run of pairs: votes with case, rater,
+            aspect (`overall`, or a criterion), winner (`first`, `second`, `tie`, `both_bad`) and order (`given`,
+            `swapped`, or empty if that is not known); or the rows of public boards (`case`, `judge`, `model_a`,
+            `model_b`, `winner`).
         map_: For other aspects the criterion that is meant: `{"looks": "accuracy"}`, or `["looks=accuracy"]`.
         ledger: The ledger of a run that is given by name; see `Run.load`.
 
@@ -301,7 +305,11 @@ def import_ratings(
         raise UsageError(f"Ratings are imported from a CSV or JSONL file, and {type(path).__name__} is no path.")
     name, place = _locate(run, ledger)
     with open_ledger(place, read_only=False) as opened:
-        return review_ratings.import_ratings(opened, name, Path(path), to_pairs(map_))
+        if not opened.run(name).is_preference:
+            return review_ratings.import_ratings(opened, name, Path(path), to_pairs(map_))
+        if to_pairs(map_):
+            raise UsageError("Votes on pairs have the aspects of their rubric, and nothing is mapped (--map or map_=).")
+        return import_votes(opened, name, Path(path))
 
 
 def export_ratings(
@@ -315,7 +323,8 @@ def export_ratings(
     """Write the ratings of a run as CSV: case, rater, aspect, score.
 
     An aspect is a criterion by its key, `score` for the overall (0 to 1, computed), or an assertion by its id (1 yes,
-    0 no). What was not answered has no row.
+    0 no). What was not answered has no row. Of a run of pairs: case, rater, aspect, winner, order; see
+    `import_ratings`.
 
     Args:
         run: The run that was rated, or one person's review of it; see `import_ratings`.
@@ -348,7 +357,8 @@ def export_ratings(
                 "`beholder ratings import` takes ratings from a file."
             )
         with open_output(opened, output, OutputKind.RATINGS, force=force) as file:
-            file.writelines(format_ratings_csv(opened, record.id, reviews))
+            format_csv = format_votes_csv if record.is_preference else format_ratings_csv
+            file.writelines(format_csv(opened, record.id, reviews))
 
 
 def _locate(run: str | Run, ledger: LedgerLike) -> tuple[str, LedgerLike]:

@@ -2,7 +2,8 @@
 
 The verdict on a pair is one vote, whatever number of calls it took. A pair on which a judge's answer followed the
 order is a tie, and is counted as a flip; one that has no verdict with a winner is no vote, and is counted by outcome.
-`ArenaRounds` chooses the pairs of an adaptive run by these votes.
+`ArenaRounds` chooses the pairs of an adaptive run by these votes. The votes of people on the pairs of a run are read
+from its reviews in the same way.
 """
 
 from __future__ import annotations
@@ -98,28 +99,48 @@ def _show(interval: Interval, factor: float, unit: str, *, signed: bool = False)
 
 
 class RunVotes:
-    """The verdicts of a run of pairs, read once: `votes` and `statistics`."""
+    """The verdicts of a run of pairs, read once: `votes` and `statistics`.
 
-    def __init__(self, ledger: Ledger, run: str) -> None:
+    Attributes:
+        record: The run.
+        pairs: What came of each pair, in the order of the run.
+    """
+
+    def __init__(self, ledger: Ledger, run: str, reviews: Sequence[str] | None = None) -> None:
         """Read the verdicts, of which there may be none yet.
 
+        Args:
+            ledger: The ledger.
+            run: The run.
+            reviews: Ids of its reviews, to read the votes of these people in place of those of the judge.
+
         Raises:
-            UsageError: The run is not one of pairs, or its cases do not say which models made the candidates.
+            UsageError: The run is not one of pairs, or its cases do not say which models made the candidates; or
+                nobody has voted in its reviews.
         """
         self.record = ledger.run(run)
-        self._rows: list[_PairRow] = []
+        self._rows: list[PairRow] = []
         nameless = ""
-        for stored in ledger.stored_verdicts(self.record.id):
+        read = (self.record.id,) if reviews is None else reviews
+        for stored in (one for id_ in read for one in ledger.stored_verdicts(id_)):
+            if reviews is not None and not stored.verdict.answered:  # begun, and not saved
+                continue
             models = stored.groups.get(MODEL_FIRST, ""), stored.groups.get(MODEL_SECOND, "")
             if all(models):
-                self._rows.append(_PairRow.of(stored, models))
+                self._rows.append(PairRow.of(stored, models))
             else:
                 nameless = nameless or stored.verdict.case
+        self.pairs: Sequence[PairRow] = self._rows
         if nameless and not self._rows:
             raise UsageError(
                 f"The run {self.record.id} ({self.record.name}) is no arena: its case {nameless!r} does not say which "
                 "models made its candidates (the groups model_first and model_second); `beholder arena run` makes such "
                 "cases, and `beholder arena fit --runs` compares runs of scores."
+            )
+        if reviews is not None and not self._rows:
+            raise UsageError(
+                f"Nobody has voted on the pairs of the run {self.record.id} ({self.record.name}) yet; `beholder view` "
+                "has a page for it."
             )
 
     def votes(self, group: str | None = None) -> Votes:
@@ -146,9 +167,9 @@ class RunVotes:
         number = {model: at for at, model in enumerate(models)}
         return Votes(
             models,
-            np.array([number[row.models[0]] for row in rows], np.int32),
-            np.array([number[row.models[1]] for row in rows], np.int32),
-            np.array([_OUTCOMES[row.winner or ""] for row in rows], np.int8),
+            np.array([number[row.models[row.swapped]] for row in rows], np.int32),
+            np.array([number[row.models[not row.swapped]] for row in rows], np.int32),
+            np.array([_vote_outcome(row) for row in rows], np.int8),
             case=_label(row.case for row in rows),
             group=_label(row.groups.get(name) or row.case for row in rows) if grouped else None,
             judge=_label(row.judge for row in rows),
@@ -201,8 +222,9 @@ class RunVotes:
         )
 
 
-class _PairRow(msgspec.Struct, frozen=True):
-    """The verdict on a pair. `shown_first` are its answers for what was shown first, ties counted as half."""
+class PairRow(msgspec.Struct, frozen=True):
+    """The verdict on a pair. `shown_first` are its answers for what was shown first, ties counted as half; `calls` are
+    those of which it is known what was shown first. `swapped` if the second candidate was always shown first."""
 
     case: str
     judge: str
@@ -214,12 +236,17 @@ class _PairRow(msgspec.Struct, frozen=True):
     both_orders: bool
     calls: int
     shown_first: float
+    swapped: bool = False
 
     @classmethod
-    def of(cls, stored: StoredVerdict, models: tuple[str, str]) -> _PairRow:
+    def of(cls, stored: StoredVerdict, models: tuple[str, str]) -> PairRow:
         verdict = stored.verdict
         preference = verdict.preference or Preference(None)
-        first = [_shown_first(answer.order, answer.choice) for answer in preference.answers if answer.choice]
+        first = [
+            _shown_first(answer.order, answer.choice)
+            for answer in preference.answers
+            if answer.choice and answer.order in (_GIVEN, _SWAPPED)
+        ]
         answered = {
             (answer.judge, answer.sample, answer.order) for answer in preference.answers if answer.choice is not None
         }
@@ -235,7 +262,15 @@ class _PairRow(msgspec.Struct, frozen=True):
             both_orders=both,
             calls=len(first),
             shown_first=sum(first),
+            swapped=bool(answered) and all(order == _SWAPPED for _, _, order in answered),
         )
+
+
+def _vote_outcome(row: PairRow) -> VoteOutcome:
+    """Return the winner by the order in which the candidates were shown."""
+    outcome = _OUTCOMES[row.winner or ""]
+    mirrored = {VoteOutcome.FIRST: VoteOutcome.SECOND, VoteOutcome.SECOND: VoteOutcome.FIRST}
+    return mirrored.get(outcome, outcome) if row.swapped else outcome
 
 
 def find_winner(verdict: Verdict) -> str | None:

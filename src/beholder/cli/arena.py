@@ -116,6 +116,13 @@ def run(
 @app.command("show")
 def show(
     run: OptionalRun = None,
+    judge: Annotated[
+        str,
+        typer.Option(
+            help="Whose votes: the run's own, or people, or person:NAME: those given on its pairs in reviews.",
+            show_default=False,
+        ),
+    ] = "",
     anchor: Annotated[
         str | None,
         typer.Option(
@@ -142,7 +149,7 @@ def show(
 
     if csv is not None:
         _check_csv(csv, [] if anchor is None else [anchor], address, force)
-    arena = show_arena(run, anchor=anchor, group=group, seed=seed, draws=draws, ledger=address)
+    arena = show_arena(run, judge=judge, anchor=anchor, group=group, seed=seed, draws=draws, ledger=address)
     gate = arena.gate(*fail_unless) if fail_unless else None
     _write_votes(csv, arena.votes)
     if json_:
@@ -276,7 +283,7 @@ def agree(
         Path,
         typer.Argument(
             metavar="VOTES",
-            help="Votes of judges: CSV or JSONL with case, winner, and model_a, model_b, judge; with --runs: a run.",
+            help="Votes of judges: CSV or JSONL with case, winner, and model_a, model_b, judge; or a run of pairs.",
         ),
     ],
     runs: Annotated[
@@ -285,7 +292,8 @@ def agree(
     people: Annotated[
         Path | None,
         typer.Option(
-            help="Votes of people on the same cases; without it the voters are compared among themselves.",
+            help="Votes of people on the same cases; without it those in the ledger on the run, or voters of a file "
+            "are compared among themselves.",
             show_default=False,
         ),
     ] = None,
@@ -299,7 +307,7 @@ def agree(
     """Say how far judges vote as people do on the same pairs, and whether they lean to what they are shown first."""
     from beholder.api.arena import agree_arena
 
-    if address is not None and not runs:
+    if address is not None and not runs and votes.exists():
         raise UsageError("--ledger belongs to runs (--runs), and a file of votes is given.")
     agreement = agree_arena(
         None if runs else votes,

@@ -12,7 +12,7 @@ import msgspec
 
 from beholder.cases.case import Case
 from beholder.errors import UsageError
-from beholder.rubrics.rubric import Rubric
+from beholder.rubrics.rubric import Rubric, RubricKind
 from beholder.verdicts.answer import Transcript
 from beholder.verdicts.verdict import Flag, Verdict
 
@@ -53,6 +53,11 @@ class RunRecord:
     def is_review(self) -> bool:
         """Whether the run is a person's review of another run."""
         return self.fingerprint.startswith(REVIEW_PREFIX)
+
+    @property
+    def is_preference(self) -> bool:
+        """Whether the run asks which of two candidates is better."""
+        return any(rubric.get("kind") == RubricKind.PREFERENCE for rubric in self.rubrics)
 
     def load_rubrics(self) -> dict[str, Rubric]:
         """Return the rubrics of the run by name, as they were then; without style and setting.

@@ -22,12 +22,12 @@ def leaderboard_rows(board: Leaderboard) -> list[Sequence[str]]:
     """Return a row for each model, under `LEADERBOARD_HEADERS`."""
     return [
         (
-            _format_rank(row),
+            format_rank(row),
             row.model + (" (anchored)" if row.anchored else ""),
             format_interval(row.rating, 0),
             f"{row.votes:,}",
-            _format_share(row.win_rate.value),
-            _format_share(row.both_bad_rate.value),
+            format_share(row.win_rate.value),
+            format_share(row.both_bad_rate.value),
         )
         for row in board.ratings
     ]
@@ -137,12 +137,14 @@ def arena_agreement_html(agreement: ArenaAgreement) -> Markup:
     return html_result("Votes of judges and of people", [*parts, html_sentences(agreement_sentences(agreement))])
 
 
-def _format_rank(row: ModelRating) -> str:
+def format_rank(row: ModelRating) -> str:
+    """Return the rank of a model, or the range of it: `2–3`."""
     best, worst = row.rank
     return str(best) if best == worst else f"{best}–{worst}"
 
 
-def _format_share(share: float | None) -> str:
+def format_share(share: float | None) -> str:
+    """Return a share as a percentage, a dash where it is not known."""
     return "–" if share is None else f"{format_number(100 * share, 0)}%"
 
 

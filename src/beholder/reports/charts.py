@@ -150,6 +150,21 @@ def interval_chart(estimate: Interval, scale: ScaleRange, middle: float | None =
     return _svg("strip", STRIP_WIDTH, STRIP_HEIGHT, [*parts, *_interval(estimate, x, y)])
 
 
+def axis_chart(scale: ScaleRange, middle: float) -> Markup:
+    """Draw the axis of `interval_chart` by itself, with the numbers at its ends and in the middle."""
+    low, high = scale
+    span = STRIP_WIDTH - 2 * STRIP_MARGIN
+    middle_x = STRIP_MARGIN + span * (middle - low) / (high - low)
+    ends = [(STRIP_MARGIN, low, "tick start"), (STRIP_WIDTH - STRIP_MARGIN, high, "tick end")]
+    room = span / 5  # beside a number at an end
+    shown = [end for end in ends if abs(end[0] - middle_x) > room]
+    ticks = [*((x, value, kind) for x, value, kind in shown), (middle_x, middle, "tick")]
+    parts = [_line("axis", STRIP_MARGIN, 3, STRIP_WIDTH - STRIP_MARGIN, 3)]
+    for x, value, kind in ticks:
+        parts += [_line("axis", x, 0, x, 6), _text(kind, x, 18, f"{value:g}")]
+    return _svg("strip", STRIP_WIDTH, STRIP_HEIGHT, parts)
+
+
 def share_bar(count: int, of: int, tone: str = "bad") -> Markup:
     """Draw `count` of `of` as the filled part of a bar; `tone` is a CSS class."""
     filled = STRIP_WIDTH * count / of if of else 0

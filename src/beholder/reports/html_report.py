@@ -29,6 +29,7 @@ from markupsafe import Markup
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
 from beholder.reports import charts
+from beholder.reports.arena_section import ArenaSection, make_arena
 from beholder.reports.comparison import ChangedCase, ComparisonSection, compare_runs, comparison_section
 from beholder.reports.pictures import (
     BLOCK_OVERHEAD,
@@ -38,11 +39,13 @@ from beholder.reports.pictures import (
     write_pictures,
 )
 from beholder.reports.run_data import (
+    PAIR_GROUP,
     ExampleVerdict,
     ProgressCallback,
     RunData,
     collect_run_data,
     no_progress,
+    pair_name,
     truncate_detail,
 )
 from beholder.reports.summary import ReportSummary, run_provenance, summarize_run
@@ -195,7 +198,8 @@ def write_report(
         changed = (
             None if other is None else comparison_section(compare_runs(ledger, record, other, group), other, gathered)
         )
-        parts = partial(_render_parts, gathered, summarize_run(gathered, group), changed)
+        arena = make_arena(ledger, record)
+        parts = partial(_render_parts, gathered, summarize_run(gathered, group), changed, arena)
         left = int(max_mb * 1_000_000) - sum(map(len, parts((), (), None, ()))) - _SPARE_BYTES
         texts, cut = _fit_details(details, shorter, left - estimate_picture_bytes(ledger, list(gathered.pictures)))
         if texts is not None:
@@ -359,6 +363,7 @@ def _render_parts(
     gathered: RunData,
     summary: ReportSummary,
     changed: ComparisonSection | None,
+    arena: ArenaSection | None,
     details: Iterable[str],
     shots: Iterable[str],
     pictures: ReportPictures | None,
@@ -368,6 +373,8 @@ def _render_parts(
         run=gathered.record,
         summary=summary,
         against=changed,
+        arena=arena,
+        pair_link=lambda model, other: _list_link(group=f"{PAIR_GROUP}={pair_name(model, other)}"),
         pedigree=run_provenance(gathered),
         notes=notes,
         picture_detail=pictures.detail.description

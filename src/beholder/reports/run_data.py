@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, NamedTuple, TypeVar
 
+from beholder.arena.pairs import MODEL_FIRST, MODEL_SECOND
 from beholder.instruments.instrument import state_condition
 from beholder.judges.audit import DISAGREE, NOT_AUDITED
 from beholder.ledger.encoding import FACET_STYLE, FACET_WINNER
@@ -171,6 +172,14 @@ class FindingCount:
             self.examples.append(ExampleVerdict(number, verdict.case, verdict.rubric, truncate(text, _MAX_QUOTE)))
 
 
+PAIR_GROUP = "models"  # the filter of the report by the two models of a pair
+
+
+def pair_name(model: str, other: str) -> str:
+    """Return the two models of a pair in one name, whichever of them is first."""
+    return " and ".join(sorted((model, other)))
+
+
 @dataclass(slots=True)
 class VerdictIndex:
     """Columns over all verdicts with what the page needs to filter, sort and draw cards.
@@ -217,6 +226,8 @@ class VerdictIndex:
         groups = {**stored.groups, FACET_STYLE: verdict.style} if verdict.style else stored.groups
         if verdict.preference is not None and verdict.preference.winner is not None:
             groups = {**groups, FACET_WINNER: verdict.preference.winner}
+        if MODEL_FIRST in stored.groups and MODEL_SECOND in stored.groups:
+            groups = {**groups, PAIR_GROUP: pair_name(stored.groups[MODEL_FIRST], stored.groups[MODEL_SECOND])}
         for name, value in groups.items():
             _append_padded(self.groups, escape_hidden(name), number, self.values.number(escape_hidden(value)))
         return number

@@ -165,7 +165,7 @@ class RatingsImport:
         return {"raters": dict(self.raters), "notes": list(self.notes)}
 
 
-class _ImportProblems:
+class ImportProblems:
     """The problems of a file: each reason once, with its lines, in the order of the file."""
 
     def __init__(self) -> None:
@@ -227,7 +227,7 @@ def import_ratings(ledger: Ledger, run: str, path: Path, mapped: Sequence[str] =
         UsageError: Something is wrong with the file. Everything is checked first, so that then nothing is written.
     """
     record = ledger.run(run)
-    problems = _ImportProblems()
+    problems = ImportProblems()
     file = _read_file(path, frozenset(ledger.case_ids(record.id)), _parse_mapping(mapped), record.id, problems)
     aspects = {aspect for values in file.values.values() for aspect in values}
     computed = {aspect for aspect in aspects if _is_overall(aspect, list(record.load_rubrics()))}
@@ -252,7 +252,7 @@ def import_ratings(ledger: Ledger, run: str, path: Path, mapped: Sequence[str] =
 
 
 def _read_file(
-    path: Path, cases: frozenset[str], mapped: Mapping[str, str], run: str, problems: _ImportProblems
+    path: Path, cases: frozenset[str], mapped: Mapping[str, str], run: str, problems: ImportProblems
 ) -> _RatingsFile:
     file = _RatingsFile()
     number = 0
@@ -287,7 +287,7 @@ def _read_file(
 class _ImportPlan:
     """The answers to write by rater and case, and by rater how many cases are rated the same already."""
 
-    def __init__(self, ledger: Ledger, record: RunRecord, file: _RatingsFile, problems: _ImportProblems) -> None:
+    def __init__(self, ledger: Ledger, record: RunRecord, file: _RatingsFile, problems: ImportProblems) -> None:
         self.answers: dict[tuple[str, str], dict[str, str]] = {}
         self.unchanged: dict[str, int] = {}
         self._ledger, self._record, self._file, self._problems = ledger, record, file, problems

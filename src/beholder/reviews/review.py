@@ -130,11 +130,7 @@ def find_or_start_review(
     name, record = parse_rater_name(rater), ledger.run(run)
     if record.is_review:
         raise UsageError(f"The run {record.id} is a review itself; rate the run that it is about.")
-    if pairs := [rubric.name for rubric in record.load_rubrics().values() if rubric.is_preference]:
-        raise UsageError(
-            f"The run {record.id} asks which of two is better ({', '.join(pairs)}), and people rate scores here; their "
-            "votes are compared with it by `beholder arena agree RUN --runs --people VOTES`."
-        )
+    record.load_rubrics()
     now = datetime.now(UTC)
     digest = hashlib.sha256(json.dumps([record.id, name.casefold()]).encode()).hexdigest()
     new = RunRecord(

@@ -7,6 +7,9 @@ entry per line, and `comment`. A question without an answer, or with `n/a`, coun
 A new kind of question is needed in five places: its name here (`question_names`, or drafts refuse it), its scoring
 (`score_answers`, `answers_from_verdict`), its form (`web/pages/review_form.py`), `web/templates/review_case.html`, and
 `web/static/review.js`, which follows a person's answers.
+
+By a rubric of kind preference the answers are votes, `RUBRIC:overall` and, if the person likes, `RUBRIC:CRITERION`:
+`left`, `right`, `tie` or `both_bad`; see `reviews/votes.py`.
 """
 
 from __future__ import annotations
@@ -25,9 +28,20 @@ from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import Entry, RunRecord
 from beholder.reviews.review import Review, case_label
+from beholder.reviews.votes import (
+    LEFT,
+    RIGHT,
+    choose_order,
+    recorded_order,
+    vote_document,
+    vote_name,
+    vote_names,
+    votes_from_verdict,
+)
+from beholder.rubrics.brief import GIVEN, SWAPPED
 from beholder.rubrics.load import find_style
 from beholder.rubrics.prompt import NO, NOT_APPLICABLE, YES, offers_not_applicable
-from beholder.rubrics.rubric import Assertion, Criterion, Rubric, Style
+from beholder.rubrics.rubric import CANDIDATES, Assertion, Criterion, Rubric, Style
 from beholder.verdicts.observe import ABSTAIN, AnswerContext
 from beholder.verdicts.score import VerdictHeader, score_answer
 from beholder.verdicts.verdict import Flag, Outcome, Verdict
@@ -46,6 +60,8 @@ _CHANGED_FLAG = Flag(
 _REVISION_KEY = "turn"  # stored with the answers of a draft; no question has this name
 # A person gives scores and one comment; only a model must give a reason for each score.
 _IGNORED_FLAGS = frozenset({"empty_reason", "reason_length", "empty_evidence", "assessment_missing"})
+# A vote needs no strength, and votes on single criteria are the person's choice.
+_IGNORED_VOTE_FLAGS = _IGNORED_FLAGS | {"strength_missing", "abstained"}
 _ANSWER_VALUES = {"yes": YES, "no": NO}
 
 
@@ -88,15 +104,16 @@ def load_rating(ledger: Ledger, review: Review, case: str) -> Rating:
         raise UsageError("This case has no verdict yet; rate it when the run has got there.")
     label = case_label(ledger, review, case)
     judge_verdicts = tuple(stored.verdict for stored in judged)
-    sheet = build_sheet(record, stored_case, judge_verdicts, label)
     rater_verdicts = {
         stored.verdict.rubric: stored.verdict for stored in ledger.stored_verdicts(review.id, case=case, answers=True)
     }
+    order = next(filter(None, map(recorded_order, rater_verdicts.values())), None) or choose_order(review.id, case)
+    sheet = build_sheet(record, stored_case, judge_verdicts, label, order)
     answers: dict[str, str] = {}
     for rubric in sheet.rubrics:
         if (verdict := rater_verdicts.get(rubric.name)) is not None:
             answers |= (
-                answers_from_verdict(rubric, verdict)
+                answers_from_verdict(rubric, verdict, sheet.order)
                 if verdict.answered
                 else clean_answers(sheet, _draft_answers(verdict))
             )
@@ -104,7 +121,9 @@ def load_rating(ledger: Ledger, review: Review, case: str) -> Rating:
     return Rating(sheet, answers, saved, stored_case, judge_verdicts, judged[0].position)
 
 
-def record_rating(ledger: Ledger, review: Review, case: str, answers: FormAnswers) -> tuple[Verdict, ...]:
+def record_rating(
+    ledger: Ledger, review: Review, case: str, answers: FormAnswers, *, order: str | None = None
+) -> tuple[Verdict, ...]:
     """Save a rating, a first or a changed one.
 
     Args:
@@ -112,6 +131,7 @@ def record_rating(ledger: Ledger, review: Review, case: str, answers: FormAnswer
         review: The review.
         case: The id of the case.
         answers: The answers by the names of their questions.
+        order: Of votes from elsewhere: in which order the candidates were shown; else the one of this review.
 
     Returns:
         The verdicts, one for each rubric of the run.
@@ -120,9 +140,13 @@ def record_rating(ledger: Ledger, review: Review, case: str, answers: FormAnswer
         UsageError: Something is wrong with the answers; then nothing is written.
     """
     rating = load_rating(ledger, review, case)
+    if order is not None:
+        rating = replace(rating, sheet=replace(rating.sheet, order=order))
     cleaned = clean_answers(rating.sheet, answers)
     if not cleaned:
         raise UsageError("Nothing is answered yet. Answer something, or say N/A where it cannot be said.")
+    if any(vote_name(rubric) not in cleaned for rubric in rating.sheet.rubrics if rubric.is_preference):
+        raise UsageError("Say first which is better all in all: left, right, a tie, or both bad.")
     verdicts = _score_rating(rating, review, cleaned)
     all_cases = ledger.run(review.run).total // len(verdicts)
 
@@ -174,7 +198,8 @@ def record_draft(ledger: Ledger, review: Review, case: str, answers: FormAnswers
 
 def _score_rating(rating: Rating, review: Review, answers: FormAnswers) -> list[Verdict]:
     """Return the verdicts, one for each rubric. Raises `UsageError` with what is wrong with the answers."""
-    verdicts = [score_answers(rubric, rating.case.id, review.judge, answers) for rubric in rating.sheet.rubrics]
+    sheet = rating.sheet
+    verdicts = [score_answers(rubric, rating.case.id, review.judge, answers, sheet.order) for rubric in sheet.rubrics]
     problems = [verdict.detail for verdict in verdicts if not verdict.answered]
     if problems:
         raise UsageError(f"The answers cannot be scored: {'; '.join(problems)}.")
@@ -220,16 +245,20 @@ class ReviewSheet:
     """What a rater sees of a case: rubrics, texts and the roles of its images, one for each image in order.
 
     It is blind: `label` replaces the id of the case, which may name the model under test, and nothing of the judge's
-    verdicts is in it.
+    verdicts is in it. `order` says in which order the candidates of a preference are shown, left to right; their roles
+    and texts are in it, the texts as `left` and `right`.
     """
 
     label: str
     rubrics: tuple[Rubric, ...]
     fields: tuple[tuple[str, FieldValue], ...]
     roles: tuple[str, ...]
+    order: str = GIVEN
 
 
-def build_sheet(record: RunRecord, case: Case, verdicts: Sequence[Verdict], label: str) -> ReviewSheet:
+def build_sheet(
+    record: RunRecord, case: Case, verdicts: Sequence[Verdict], label: str, order: str = GIVEN
+) -> ReviewSheet:
     """Return the questions that a run asked its judge about a case.
 
     Args:
@@ -237,17 +266,26 @@ def build_sheet(record: RunRecord, case: Case, verdicts: Sequence[Verdict], labe
         case: The case.
         verdicts: The judge's verdicts on it, one for each rubric.
         label: The blind label.
+        order: In which order the candidates of a preference are shown.
 
     Raises:
-        UsageError: A rubric is not stored with the run, or asks which of two is better.
+        UsageError: A rubric is not stored with the run.
     """
     rubrics = tuple(_rubric_for(record, case, verdict) for verdict in verdicts)
-    if pairs := [rubric.name for rubric in rubrics if rubric.is_preference]:
-        raise UsageError(f"{', '.join(pairs)} asks which of two is better, and people rate scores here.")
-    names = dict.fromkeys(field.name for rubric in rubrics for field in rubric.fields)
-    fields = tuple((name, case.fields[name]) for name in names if name in case.fields)
-    roles = dict.fromkeys(role for rubric in rubrics for role in rubric.roles if role in case.images)
-    return ReviewSheet(label, rubrics, fields, tuple(role for role in roles for _ in case.sources(role)))
+    names = list(dict.fromkeys(field.name for rubric in rubrics for field in rubric.fields))
+    roles = list(dict.fromkeys(role for rubric in rubrics for role in rubric.roles if role in case.images))
+    titles: dict[str, str] = {}
+    if any(rubric.is_preference for rubric in rubrics):
+        names, roles = _arrange(names, order), _arrange(roles, order)
+        titles = dict(zip(_arrange(list(CANDIDATES), order), (LEFT, RIGHT), strict=True))
+    fields = tuple((titles.get(name, name), case.fields[name]) for name in names if name in case.fields)
+    return ReviewSheet(label, rubrics, fields, tuple(role for role in roles for _ in case.sources(role)), order)
+
+
+def _arrange(names: list[str], order: str) -> list[str]:
+    """Return the names with those of the two candidates at the end, in the order in which they are shown."""
+    shown = [name for name in (reversed(CANDIDATES) if order == SWAPPED else CANDIDATES) if name in names]
+    return [name for name in names if name not in CANDIDATES] + shown
 
 
 def score_name(rubric: Rubric, criterion: Criterion) -> str:
@@ -284,6 +322,9 @@ def question_names(sheet: ReviewSheet) -> set[str]:
     """Return the names of all questions of a sheet."""
     known = {COMMENT_NAME}
     for rubric in sheet.rubrics:
+        if rubric.is_preference:
+            known |= vote_names(rubric)
+            continue
         known |= {finding_name(rubric, finding.key) for finding in rubric.findings}
         for criterion in rubric.criteria:
             known.add(score_name(rubric, criterion))
@@ -293,7 +334,7 @@ def question_names(sheet: ReviewSheet) -> set[str]:
     return known
 
 
-def score_answers(rubric: Rubric, case: str, judge: str, answers: FormAnswers) -> Verdict:
+def score_answers(rubric: Rubric, case: str, judge: str, answers: FormAnswers, order: str = GIVEN) -> Verdict:
     """Return the verdict by a person's answers; `invalid`, with the reason in `detail`, if they cannot be scored.
 
     If no assertion of a criterion was answered, the person's score of the criterion counts as it is.
@@ -303,7 +344,10 @@ def score_answers(rubric: Rubric, case: str, judge: str, answers: FormAnswers) -
         case: The id of the case.
         judge: The identity of the rater, `person:NAME`.
         answers: The answers by the names of their questions.
+        order: Of a preference: in which order the candidates were shown; `UNKNOWN_ORDER` counts as given.
     """
+    if rubric.is_preference:
+        return _score_votes(rubric, case, judge, answers, order)
     asked = structs.replace(
         rubric, criteria=tuple(_reduce_criterion(rubric, criterion, answers) for criterion in rubric.criteria)
     )
@@ -321,9 +365,31 @@ def score_answers(rubric: Rubric, case: str, judge: str, answers: FormAnswers) -
     )
 
 
-def answers_from_verdict(rubric: Rubric, verdict: Verdict) -> dict[str, str]:
+def _score_votes(rubric: Rubric, case: str, judge: str, answers: FormAnswers, order: str) -> Verdict:
+    header = VerdictHeader(case, rubric, judge, order)
+    try:
+        document = vote_document(rubric, answers, OPEN_ANSWER)
+    except UsageError as error:
+        return header.make_verdict(Outcome.INVALID, str(error).removesuffix("."))
+    verdict = score_answer(header, document, AnswerContext(may_abstain=True))
+    preference = verdict.preference
+    if preference is not None:  # of a single call; its order is that of the page, and nothing if that is not known
+        voted = tuple(replace(answer, order=order, judge=judge) for answer in preference.answers)
+        preference = replace(preference, answers=voted)
+    return replace(
+        verdict,
+        preference=preference,
+        answer=json.dumps(document),
+        assessment=answers.get(COMMENT_NAME, ""),
+        flags=tuple(flag for flag in verdict.flags if flag.flag not in _IGNORED_VOTE_FLAGS),
+    )
+
+
+def answers_from_verdict(rubric: Rubric, verdict: Verdict, order: str = GIVEN) -> dict[str, str]:
     """Return the answers behind a person's verdict: the inverse of `score_answers`."""
     answers = {COMMENT_NAME: verdict.assessment} if verdict.assessment else {}
+    if rubric.is_preference:
+        return answers | votes_from_verdict(rubric, verdict, order)
     texts = {"yes": "yes", "no": "no", "not_applicable": OPEN_ANSWER}
     for criterion in rubric.criteria:
         result = verdict.criteria.get(criterion.key)

@@ -492,6 +492,23 @@ def read_number_rows(
         yield row.location, (row.case.id, *(values[name].strip() for name in names[1:])), score
 
 
+def read_plain_rows(
+    source: CaseSource, on_problem: Callable[[str], None]
+) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    """Yield the rows of a table: the row's place in the file, its case, and its other columns as texts.
+
+    Args:
+        source: A file, frame or iterable of mappings with `case` or `id`.
+        on_problem: Called with a message for each invalid row, which is then skipped.
+    """
+    for row in iter_cases(source, _PLAIN_SHAPE):
+        if row.case is None:
+            for problem in row.problems:
+                on_problem(f"{row.location}: {problem}")
+        else:
+            yield row.location, row.case.id, row.case.groups
+
+
 def _build_ratings(aspect: str, scores: Mapping[tuple[str, str], float]) -> Ratings:
     cases = list(dict.fromkeys(case for case, _ in scores))
     raters = sorted({rater for _, rater in scores})

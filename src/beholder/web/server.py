@@ -29,7 +29,7 @@ from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RUNNING, RunRecord
 from beholder.reviews.review import ReviewQueueCache
 from beholder.web.background import BackgroundResults, RunProgressCache, cached_choices
-from beholder.web.pages import agreement, case, gallery, review, runs
+from beholder.web.pages import agreement, arena, case, gallery, review, runs
 from beholder.web.pages.case import LargeImageCache, pictures_router
 from beholder.web.pages.runs import compare_router, run_router
 from beholder.web.responses import NotFound, add_error_handlers, compile_first_templates, template_environment
@@ -234,6 +234,7 @@ ROUTERS = (
     case.router,
     compare_router,
     agreement.router,
+    arena.router,
     pictures_router,
     review.router,
 )

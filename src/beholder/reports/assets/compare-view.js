@@ -18,17 +18,23 @@ const HEAT = [[12, 12, 16], [72, 22, 104], [176, 52, 92], [244, 132, 36], [252, 
 
 /**
  * `images` is a list of {role, src}; with more than two, which ones are compared can be chosen; with one
- * there is nothing to compare, only to zoom. The result has `element`, `mode(name)`, `toggle()` and `destroy()`.
+ * there is nothing to compare, only to zoom. The two candidates of a preference are compared first, else the first and
+ * the last; `pair` has the numbers of two others. The result has `element`, `mode(name)`, `toggle()` and `destroy()`.
  */
-export function compareView(images, { mode = "slider", onmode = () => {} } = {}) {
-  return new CompareView(images, mode, onmode);
+export function compareView(images, { mode = "slider", onmode = () => {}, pair } = {}) {
+  return new CompareView(images, mode, onmode, pair ?? comparedFirst(images));
+}
+
+function comparedFirst(images) {
+  const candidates = ["first", "second"].map((role) => images.findIndex((image) => image.role.toLowerCase() === role));
+  return candidates.includes(-1) ? [0, images.length - 1] : candidates;
 }
 
 class CompareView {
-  constructor(images, mode, onmode) {
+  constructor(images, mode, onmode, pair) {
     this.images = images;
     this.onmode = onmode;
-    this.pair = images.length > 1 ? [0, images.length - 1] : [0, 0];
+    this.pair = images.length > 1 ? [...pair] : [0, 0];
     this.zoom = { scale: 1, x: 0, y: 0 };
     this.split = 50;
     this.second = false;

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 from fastapi import APIRouter
-from fastapi.responses import HTMLResponse
+from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
 from beholder.errors import LedgerError, UsageError
@@ -24,7 +24,7 @@ from beholder.statistics.bootstrap import ClusterBootstrap
 from beholder.statistics.data import Column, ColumnKind, Floats, Ratings, Scores, select_group, tabulate_verdicts
 from beholder.statistics.sentences import describe_criterion, describe_overall
 from beholder.web.background import BackgroundDep, BackgroundResults, ProgressCacheDep, RunProgressCache
-from beholder.web.responses import LedgerDep, RunName, find_run, render_page
+from beholder.web.responses import LedgerDep, RunName, find_run, make_url, render_page
 
 MAX_BINS = 8  # of a scale with more values
 MIN_BIN_CASES = 2  # a bin with fewer is not shown
@@ -174,7 +174,7 @@ AGREEMENT_REFRESH_S = 5  # between two checks for new ratings
 @router.get("/agreement")
 def agreement_view(
     ledger: LedgerDep, background: BackgroundDep, progress_cache: ProgressCacheDep, run: RunName = ""
-) -> HTMLResponse:
+) -> Response:
     """How far the judge of a run agrees with the people who reviewed it, beside how far they agree with each other."""
     return _agreement_page(ledger, background, progress_cache, run, "Agreement", compute_agreement)
 
@@ -182,7 +182,7 @@ def agreement_view(
 @router.get("/calibration")
 def calibration_view(
     ledger: LedgerDep, background: BackgroundDep, progress_cache: ProgressCacheDep, run: RunName = ""
-) -> HTMLResponse:
+) -> Response:
     """The mean human rating over the judge's score."""
     return _agreement_page(ledger, background, progress_cache, run, "Calibration", compute_reliability)
 
@@ -194,15 +194,19 @@ def _agreement_page(
     run: str,
     name: str,
     work: Callable[[Ledger, RunRecord], T | None],
-) -> HTMLResponse:
+) -> Response:
     records = ledger.runs()
     rated = {id_: progress.rated for id_, progress in progress_cache.load(ledger, records).items()}
     reviews: dict[str, list[RunRecord]] = {}
     for candidate in records:
         if candidate.is_review and rated.get(candidate.id):  # a review without a saved rating does not count
             reviews.setdefault(review_from_record(candidate).run, []).append(candidate)
-    runs = [record for record in records if record.id in reviews]
+    runs = sorted((one for one in records if one.id in reviews), key=lambda one: one.is_preference)
     record = find_run(ledger, run) if run else runs[0] if runs else None
+    if (
+        record is not None and record.is_preference
+    ):  # votes have no mean to compare: the arena counts which are the same
+        return RedirectResponse(make_url(f"/runs/{record.id}/arena") + "#people", 303)
     computed, waiting, fresh = None, False, True
     if record is not None and record.id in reviews:
         chosen = record

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import chain, islice
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl, quote
 
 from fastapi import APIRouter, Depends, Path, Request
@@ -37,9 +38,11 @@ from beholder.reviews.sheet import (
     record_draft,
     record_rating,
 )
+from beholder.reviews.vote_files import format_votes_csv
+from beholder.reviews.votes import compare_votes
 from beholder.web.background import ProgressCacheDep
 from beholder.web.pages.case import LargeImagesDep, image_media_type
-from beholder.web.pages.review_form import image_labels, make_form, score_keys
+from beholder.web.pages.review_form import image_labels, is_vote, make_form, score_keys, side_title
 from beholder.web.responses import LedgerDep, NotFound, find_run, from_state, make_url, render_page
 
 router = APIRouter()
@@ -122,15 +125,20 @@ def export_run_ratings(ledger: LedgerDep, run: str) -> Response:
 def summary_view(ledger: LedgerDep, queues: QueuesDep, review: ReviewDep) -> HTMLResponse:
     """Progress of a review, and agreement of judge and person so far."""
     progress = read_review_progress(ledger, review, queues)
+    record = find_run(ledger, review.run)
     hidden = review.hide_judge and progress.rated < progress.total
-    agreed, differences = ([], []) if hidden else compare_with_judge(ledger, review)
+    votes = record.is_preference
+    agreed, differences = ([], []) if hidden else _compare(ledger, review, votes=votes)
     return render_page(
         "review_summary.html",
         title=f"Review by {review.rater}",
         active_tab="Review",
         review=review,
-        record=find_run(ledger, review.run),
+        record=record,
         progress=progress,
+        votes=votes,
+        names=criterion_titles(record.rubrics),
+        side=side_title,
         agreed=agreed,
         differing_cases=[
             (difference, case_label(ledger, review, difference.case)) for difference in differences[:MAX_PAIRS_SHOWN]
@@ -245,7 +253,8 @@ def _redirect(path: str) -> RedirectResponse:
 
 
 def _csv_response(ledger: Ledger, record: RunRecord, review: Review | None) -> Response:
-    lines = format_ratings_csv(ledger, record.id, None if review is None else [review])
+    format_csv = format_votes_csv if record.is_preference else format_ratings_csv
+    lines = format_csv(ledger, record.id, None if review is None else [review])
     first = b"".join(islice(lines, CSV_CHUNK_LINES))  # what cannot be read is found before the response has begun
     parts = chain([first], iter(lambda: b"".join(islice(lines, CSV_CHUNK_LINES)), b""))
     name = quote((record if review is None else review).id, safe="")
@@ -313,6 +322,7 @@ def _form_page(
         sections=asked,
         score_keys=score_keys(asked),
         assertions=any(one.id for section in asked for part in section.parts for one in part.questions),
+        votes=is_vote(sheet),
         comment=answers.get(COMMENT_NAME, ""),
         progress=progress,
         again=rating.saved,
@@ -323,9 +333,10 @@ def _form_page(
 def _reveal_page(ledger: Ledger, queues: ReviewQueueCache, review: Review, rating: Rating) -> HTMLResponse:
     progress = read_review_progress(ledger, review, queues)
     hidden = review.hide_judge and progress.rated < progress.total
-    agreed, differences = ([], []) if hidden else compare_with_judge(ledger, review)
-    rater_verdicts = {verdict.rubric: verdict for verdict in rating.verdicts}
     sheet = rating.sheet
+    votes = is_vote(sheet)
+    agreed, differences = ([], []) if hidden else _compare(ledger, review, votes=votes)
+    rater_verdicts = {verdict.rubric: verdict for verdict in rating.verdicts}
     return render_page(
         "review_reveal.html",
         title=f"Rated {progress.rated} of {progress.total}",
@@ -333,6 +344,9 @@ def _reveal_page(ledger: Ledger, queues: ReviewQueueCache, review: Review, ratin
         review=review,
         label=sheet.label,
         case=None if hidden else rating.case,
+        votes=votes,
+        side=lambda winner, order=sheet.order: side_title(winner, order),
+        candidate=partial(_candidate_title, rating, hidden=hidden),
         fields=sheet.fields,
         images=image_labels(sheet),
         pairs=[
@@ -346,12 +360,24 @@ def _reveal_page(ledger: Ledger, queues: ReviewQueueCache, review: Review, ratin
         differing_cases=[
             (difference, case_label(ledger, review, difference.case))
             for difference in differences[:5]
-            if difference.share > 0
+            if votes or difference.share > 0
         ],
         progress=progress,
         hidden=hidden,
         aspect_title=_aspect_title(ledger, review),
     )
+
+
+def _compare(ledger: Ledger, review: Review, *, votes: bool) -> tuple[list[Any], list[Any]]:
+    """Return the agreement with the judge by aspect and the cases that differ most, of scores or of votes."""
+    return compare_votes(ledger, review) if votes else compare_with_judge(ledger, review)
+
+
+def _candidate_title(rating: Rating, winner: str, *, hidden: bool) -> str:
+    """Return a winner as the side on which it was shown, with its model once that may be seen: `left: aurora`."""
+    side = side_title(winner, rating.sheet.order)
+    model = "" if hidden else rating.case.groups.get(f"model_{winner}", "")
+    return f"{side}: {model}" if model else side
 
 
 def _aspect_title(ledger: Ledger, review: Review) -> Callable[[str], str]:

@@ -19,9 +19,12 @@ from beholder.reviews.sheet import (
     finding_name,
     score_name,
 )
-from beholder.rubrics.rubric import Criterion, Rubric
+from beholder.reviews.votes import LEFT, RIGHT, side_of, vote_name
+from beholder.rubrics.rubric import CANDIDATES, Criterion, Rubric
+from beholder.verdicts.verdict import BOTH_BAD, TIE
 
 TENTHS = 10  # choices on a scale that takes any number
+VOTE_CHOICES = ((LEFT, "Left", "1"), (RIGHT, "Right", "2"), (TIE, "Tie", "0"), (BOTH_BAD, "Both bad", "9"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class AnswerChoice:
 @dataclass(frozen=True, slots=True)
 class FormQuestion:
     """A question with answers to choose. `confidence_name` is the name of the field for the confidence, where that is
-    asked."""
+    asked; an `optional` question is not asked for again when it is left open."""
 
     name: str
     kind: str
@@ -47,6 +50,7 @@ class FormQuestion:
     about: str = ""
     confidence_name: str = ""
     confidence: str = DEFAULT_CONFIDENCE
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +101,28 @@ def score_keys(asked: Sequence[RubricForm]) -> list[str]:
     )
 
 
+def is_vote(sheet: ReviewSheet) -> bool:
+    """Return whether a person says which of two candidates is better."""
+    return any(rubric.is_preference for rubric in sheet.rubrics)
+
+
+def side_title(winner: str, order: str) -> str:
+    """Return what a vote says, by the sides on which the candidates were shown: `left`, `right`, `tie`, `both bad`."""
+    return side_of(winner, order).replace("_", " ")
+
+
 def image_labels(sheet: ReviewSheet) -> list[str]:
     """Return the labels of the images in order, numbered where a role has several."""
     labels = {image.role: image.label for rubric in sheet.rubrics for image in rubric.images}
+    if is_vote(sheet):
+        candidates = [role for role in sheet.roles if role in CANDIDATES]  # in the order in which they are shown
+        labels |= dict(zip(candidates, ("Left", "Right"), strict=False))
     return number_repeats(labels.get(role, role) for role in sheet.roles)
 
 
 def _rubric_form(rubric: Rubric, answers: Mapping[str, str]) -> RubricForm:
+    if rubric.is_preference:
+        return _preference_form(rubric, answers)
     style = rubric.style
     return RubricForm(
         rubric.name,
@@ -121,6 +140,27 @@ def _rubric_form(rubric: Rubric, answers: Mapping[str, str]) -> RubricForm:
             for finding in rubric.findings
         ),
     )
+
+
+def _preference_form(rubric: Rubric, answers: Mapping[str, str]) -> RubricForm:
+    """Return the form of a vote: the whole first, which alone is needed, then the criteria."""
+    overall = _vote_question(vote_name(rubric), "All in all", answers)
+    parts = [CriterionForm("overall", "Which is better?", rubric.summary, (), (overall,), "")]
+    for criterion in rubric.criteria:
+        guides = (("Look at", criterion.examine), ("Leave out", criterion.leave_out))
+        question = _vote_question(vote_name(rubric, criterion.key), criterion.name, answers, optional=True)
+        shown = tuple((title, lines) for title, lines in guides if lines)
+        asked = criterion.question or criterion.definition
+        parts.append(CriterionForm(criterion.key, criterion.name, asked, shown, (question,), ""))
+    return RubricForm(rubric.name, rubric.title or rubric.name, rubric.summary, "", tuple(parts), ())
+
+
+def _vote_question(name: str, title: str, answers: Mapping[str, str], *, optional: bool = False) -> FormQuestion:
+    picked = answers.get(name)
+    choices = [AnswerChoice(value, text, key, picked == value) for value, text, key in VOTE_CHOICES]
+    if optional:
+        choices.append(AnswerChoice(OPEN_ANSWER, "N/A", "x", picked == OPEN_ANSWER))
+    return FormQuestion(name, "vote", "", title, tuple(choices), optional=optional)
 
 
 def _criterion_form(rubric: Rubric, criterion: Criterion, answers: Mapping[str, str]) -> CriterionForm:

@@ -12,12 +12,16 @@ const form = document.querySelector("[data-rate]");
 const said = document.querySelector("[data-said]");
 const view = looks && looked(looks);
 
-/** The images under the shared view, in place of the plain ones. */
+/** The images under the shared view, in place of the plain ones. Of a vote the two candidates are in it, side by side,
+ * and what they were made from stays as it is beside them. */
 function looked(place) {
+  const isVote = place.querySelectorAll(".candidate").length === 2;
   const images = [...place.querySelectorAll("img")].map((image) => ({ role: image.alt, src: image.getAttribute("src") }));
-  const made = compareView(images, { mode: innerWidth < 700 ? "slider" : "side" });
+  const others = isVote ? [...place.querySelectorAll("figure:not(.candidate)")] : [];
+  const pair = isVote ? [images.length - 2, images.length - 1] : undefined;
+  const made = compareView(images, { mode: innerWidth < 700 && !isVote ? "slider" : "side", pair });
   made.element.querySelector('[data-mode="side"]')?.removeAttribute("aria-keyshortcuts"); // n is for No here
-  place.replaceChildren(made.element);
+  place.replaceChildren(...others, made.element);
   place.classList.add("live");
   return made;
 }
@@ -78,7 +82,7 @@ class Questions {
   }
 
   unanswered() {
-    return this.all.filter((question) => !this.choices(question).some((choice) => choice.checked));
+    return this.all.filter((question) => !("optional" in question.dataset) && !this.choices(question).some((choice) => choice.checked));
   }
 
   /** Focuses the answer to a question, or its first choice. */
