@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.preferences import candidates, choose, judge_by, paint, pair, prefer_red
 
-from beholder import Case, Run, ScriptedJudge, Unreachable, UsageError, agree_arena, run
+from beholder import Case, Run, ScriptedJudge, Unreachable, UsageError, agree_arena, run, show_arena
 from beholder.rubrics.brief import Brief
 
 
@@ -58,6 +58,50 @@ def test_a_judge_that_follows_the_position_leans(tmp_path: Path) -> None:
     rows = [{"case": one.id, "model_a": "m1", "model_b": "m2", "winner": "model_a"} for one in cases]
     verdicts, answers = agree_arena(runs=[done], people=rows, draws=100).judges
     assert (verdicts.accuracy.value, answers.lean.value) == (0, 0.5)
+
+
+@pytest.mark.parametrize("jurors", [1, 2])
+def test_a_judge_that_follows_the_position_leans_where_each_pair_is_asked_in_one_order(
+    tmp_path: Path, jurors: int
+) -> None:
+    cases = [pair(200, number, model_first="m1", model_second="m2") for number in range(1, 31)]
+    followers = [ScriptedJudge(choose("A"), name=f"follower {number}") for number in range(jurors)]
+    ledger = tmp_path / "runs.db"
+    done = run(rubric="edit-preference", cases=cases, judge=followers, ledger=ledger, options={"orders": "random"})
+    rows = [{"case": one.id, "model_a": "m1", "model_b": "m2", "winner": "model_a"} for one in cases]
+    found = agree_arena(runs=[done], people=rows, draws=100).judges
+    shown = [verdict.preference.answers[0].order for verdict in done.verdicts() if verdict.preference]
+    lean = shown.count("swapped") / len(shown)  # where the second is shown first, people would not name it
+    assert 0.2 < lean < 0.8
+    assert [judge.lean.value for judge in found] == [pytest.approx(lean)] * len(found)
+    assert {judge.first_judge for judge in found} == {1.0}
+    assert show_arena(done).statistics.lean.value == 0.5
+
+
+def test_runs_of_one_judge_are_voters_of_their_own(tmp_path: Path) -> None:
+    ledger = tmp_path / "runs.db"
+    cases = [pair(*one, model_first="m1", model_second="m2") for one in PAIRS[:3]]
+    runs = [
+        run(rubric="edit-preference", cases=cases, judge=judge_by(say), ledger=ledger, name=name, fresh=True)
+        for name, say in (("red", prefer_red), ("both bad", lambda brief: choose("both_bad")))
+    ]
+    found = agree_arena(runs=runs, people=people(), draws=100)
+    assert {judge.judge: judge.pairs for judge in found.judges} == {
+        "scripted (red)": 3,
+        "scripted (red), each answer": 6,
+        "scripted (both bad)": 3,
+        "scripted (both bad), each answer": 6,
+    }
+    named = agree_arena(runs=["red", "both bad", "red"], ledger=ledger, people=people(), draws=100)
+    assert named.to_dict() == found.to_dict()
+
+
+def test_runs_of_one_name_are_told_apart_by_their_ids(tmp_path: Path) -> None:
+    cases = [pair(200, 10, model_first="m1", model_second="m2")]
+    given: dict[str, Any] = {"rubric": "edit-preference", "cases": cases, "ledger": tmp_path / "runs.db", "name": "x"}
+    runs = [run(**given, judge=judge_by(say), fresh=True) for say in (prefer_red, lambda brief: choose("tie"))]
+    found = agree_arena(runs=runs, people=people(), draws=100).judges
+    assert [judge.judge for judge in found][::2] == [f"scripted ({one.id})" for one in runs]
 
 
 def test_pairs_need_no_models(tmp_path: Path) -> None:

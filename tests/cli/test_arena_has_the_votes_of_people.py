@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.votes import MODELS, PHOTOS, RUN, pairs, vote_all
+from support.votes import JUDGE, MODELS, PHOTOS, RUN, pairs, vote_all
 
 COUNT = 3 * PHOTOS
 
@@ -54,6 +54,17 @@ def test_votes_of_a_file_count_in_place_of_those_of_the_ledger(run: Any, ledger:
     (folder / "one.csv").write_text(f"case,model_a,model_b,winner\n{case},basalt,aurora,model_b\n", "utf-8")
     found = json.loads(run(f"arena agree {RUN} --people one.csv --json").out)
     assert found["judges"][0]["pairs"] == 1
+
+
+def test_several_runs_are_set_beside_people(run: Any, ledger: Path) -> None:
+    pairs(ledger, run="r2").close()
+    found = json.loads(run(f"arena agree {RUN} r2 --runs --json").out)
+    judges = [judge["judge"] for judge in found["judges"]]
+    assert judges == [f"{JUDGE} (r1)", f"{JUDGE} (r1), each answer", f"{JUDGE} (r2)", f"{JUDGE} (r2), each answer"]
+    assert found["people"]["pairs"] == COUNT
+    several = run("arena agree one.csv two.csv")
+    assert several.code == 2
+    assert "several runs, with --runs" in several.err
 
 
 def test_what_is_neither_file_nor_run_is_told(run: Any, ledger: Path) -> None:

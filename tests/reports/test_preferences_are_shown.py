@@ -42,8 +42,16 @@ def test_a_run_counts_wins_ties_flips_and_failures(judged: Run, capsys: pytest.C
     summary = {"spent_usd": 0.0, "done": 7, "total": 7, "reused": 0, "run": judged.id}
     print_summary(summary, judged.summary, {})
     told = " ".join(capsys.readouterr().out.split())
-    assert "first better in 1, second in 2, 2 ties (1 with a flip), both bad in 1, 1 failed" in told
+    assert "first better in 1, second in 2, 2 ties, both bad in 1, 1 with a flip, 1 failed" in told
     assert means_table(judged.summary, {}).row_count == 4
+
+
+def test_a_flip_of_one_juror_is_no_tie_of_the_jury(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jury = [judge_by(name="fair"), judge_by(name="too"), ScriptedJudge(choose("A"), name="follows")]
+    done = run(rubric="edit-preference", cases=[pair(200, 10)], judge=jury, ledger=tmp_path / "runs.db")
+    print_summary({"spent_usd": 0.0, "done": 1, "total": 1, "reused": 0, "run": done.id}, done.summary, {})
+    told = " ".join(capsys.readouterr().out.split())
+    assert "first better in 1, second in 0, 0 ties, both bad in 0, 1 with a flip" in told
 
 
 def test_a_run_of_scores_says_nothing_of_preferences(tmp_path: Path) -> None:

@@ -198,6 +198,19 @@ def test_a_jury_of_samples_in_both_orders() -> None:
     assert (fewer.preference.winner, fewer.jury.failed, "jurors_failed" in flags_of(fewer)) == ("first", 1, True)
 
 
+def test_the_strength_of_a_jury_counts_each_juror_once() -> None:
+    def say(brief: Brief) -> Any:
+        answer = choose("A" if candidates(brief)[0] > candidates(brief)[1] else "B", 1)
+        if candidates(brief)[0] < candidates(brief)[1]:
+            del answer["overall"]["strength"]
+        return answer
+
+    verdict = judge("edit-preference", pair(200, 10), judge=[judge_by(name="far"), judge_by(say, name="slightly")])
+    assert verdict.preference is not None
+    assert [answer.strength for answer in verdict.preference.answers] == [3, 3, 1, None]
+    assert verdict.preference.strength == 2
+
+
 def test_a_budget_counts_both_calls(tmp_path: Path) -> None:
     def say(brief: Brief) -> Answer:
         return Answer(json.dumps(prefer_red(brief)), cost_usd=Decimal("0.01"))

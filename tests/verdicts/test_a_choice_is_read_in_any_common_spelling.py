@@ -168,3 +168,19 @@ def test_any_word_is_a_choice_or_none(word: str) -> None:
 @given(st.text(max_size=200))
 def test_any_answer_ends_in_a_verdict(text: str) -> None:
     assert verdict_on(text).outcome in (Outcome.SCORED, Outcome.INVALID, Outcome.REFUSED)
+
+
+def test_an_answer_with_thousands_of_mistakes_is_told_the_first_fifty() -> None:
+    answer = choose("A")
+    answer["criteria"] |= {f"c{number}": "A" for number in range(20_000)}
+    told = verdict_on(answer).detail
+    assert told.endswith("and 19,950 more")
+    assert told.count(";") == 50
+
+
+def test_keys_that_stand_twice_and_reasons_are_checked_as_in_scores() -> None:
+    answer = choose("A", natural="B")
+    answer["criteria"]["natural"] |= {"Choice": "B", "reason": 7}
+    told = verdict_on(answer).detail
+    assert "criteria.natural holds 'choice' twice, spelled differently" in told
+    assert "natural.reason should be a text and is 7" in told

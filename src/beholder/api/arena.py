@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -164,6 +165,7 @@ def agree_arena(
         votes: The votes of judges; `judge` tells several apart. A text that is no file is the name of a run.
         runs: In place of votes: runs of pairs, by a rubric of kind `preference`. A verdict is a vote; where a pair was
             asked in both orders, each answer is also a vote by itself, whose lean to what was shown first can be told.
+            Of several runs, each judge has the name of its run behind its own.
         people: The votes of people. Without them those that people gave on the pairs of the runs in reviews; where
             there are none, the voters are compared among themselves.
         group: The column by which cases belong together; else `source`, `prompt` or `case`.
@@ -183,7 +185,7 @@ def agree_arena(
     if isinstance(runs, str | Run):
         raise UsageError("runs is a list of runs.")
     if votes is None:
-        listed = [_list_run_votes(run, ledger) for run in runs]
+        listed = _list_run_votes(runs, ledger)
         votes = [row for judged, _ in listed for row in judged]
         people = people if people is not None else [row for _, given in listed for row in given] or None
     judged, reference = (
@@ -196,12 +198,28 @@ def agree_arena(
     return agree_with_people(judged, reference, draw_count=draws, seed=seed)
 
 
-def _list_run_votes(run: RunLike, ledger: LedgerLike) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """Return the votes of a run's judge, and those of the people who reviewed it."""
-    with open_run(run, ledger) as (opened, name):
-        id_ = opened.run(name).id
-        reviews = [review.id for review in select_reviews(opened, id_)]
-        return list(list_verdict_votes(opened.stored_verdicts(id_))), list_people_votes(opened, reviews)
+def _list_run_votes(
+    runs: Sequence[RunLike], ledger: LedgerLike
+) -> list[tuple[list[dict[str, str]], list[dict[str, str]]]]:
+    """Return the votes of each run's judge, and those of the people who reviewed it.
+
+    Of several runs each has its name (its id, if another has the same name) after that of its judge, since one judge
+    may have made them all, and may have voted otherwise.
+    """
+    records = {}
+    for run in runs:
+        with open_run(run, ledger) as (opened, name):
+            record = opened.run(name)
+            records[record.id] = run, record.name
+    names = Counter(name for _, name in records.values())
+    listed = []
+    for id_, (run, name) in records.items():
+        with open_run(run, ledger) as (opened, _):
+            title = (name if names[name] == 1 else id_) if len(records) > 1 else ""
+            reviews = [review.id for review in select_reviews(opened, id_)]
+            judged = list(list_verdict_votes(opened.stored_verdicts(id_), title))
+            listed.append((judged, list_people_votes(opened, reviews)))
+    return listed
 
 
 def _names_run(given: str | os.PathLike[str]) -> bool:

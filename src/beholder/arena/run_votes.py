@@ -1,33 +1,29 @@
-"""The votes of a run of pairs: winners, flips, failed calls and the lean to the first position, from its verdicts.
+"""The votes of a run of pairs for its board, and what happened: flips, failed calls, the lean to the first position.
 
-The verdict on a pair is one vote, whatever number of calls it took. A pair on which a judge's answer followed the
-order is a tie, and is counted as a flip; one that has no verdict with a winner is no vote, and is counted by outcome.
-`ArenaRounds` chooses the pairs of an adaptive run by these votes. The votes of people on the pairs of a run are read
-from its reviews in the same way.
+A pair on which the answer of a judge followed the order is counted as a flip; one that has no verdict with a winner is
+no vote, and is counted by outcome. `ArenaRounds` chooses the pairs of an adaptive run by these votes. The votes of
+people on the pairs of a run are read from its reviews in the same way.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from beholder.arena.pairs import MODEL_FIRST, MODEL_SECOND
 from beholder.arena.selection import ADAPTIVE, AdaptiveSelection, RoundDecision
-from beholder.arena.votes import Codes, Labels, VoteOutcome, Votes
+from beholder.arena.verdict_votes import OUTCOMES, PairRow, find_winner, make_votes
+from beholder.arena.votes import VoteOutcome, Votes
 from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import StoredVerdict
 from beholder.statistics.bootstrap import ClusterBootstrap, Interval, divide_or_nan, undefined_estimate
 from beholder.statistics.data import SOURCE_GROUP, Floats
-from beholder.verdicts.verdict import WINNERS, Outcome, Preference, Verdict
+from beholder.verdicts.verdict import Outcome
 
 ARENA_KEY = "arena"  # in the suite that is stored with a run: how its pairs were chosen
-
-_OUTCOMES = dict(zip(WINNERS, VoteOutcome, strict=True))
-_GIVEN, _SWAPPED = "given", "swapped"
 
 
 class ModelCounts(msgspec.Struct, frozen=True):
@@ -55,7 +51,8 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
         flip_rate: The share of these.
         lean: Share of answers for the output that was shown first, less one half; a tie counts half.
         models: What a board does not say of each model.
-        chosen: How pairs were chosen and why no more were, as the run has it; empty where all pairs were asked.
+        chosen: Of adaptive pairs, how they were chosen and why no more were, as the run has it. Else empty: where all
+            pairs were asked, and also where a number of them was, which a run does not say.
     """
 
     pairs: int
@@ -125,9 +122,9 @@ class RunVotes:
         for stored in (one for id_ in read for one in ledger.stored_verdicts(id_)):
             if reviews is not None and not stored.verdict.answered:  # begun, and not saved
                 continue
-            models = stored.groups.get(MODEL_FIRST, ""), stored.groups.get(MODEL_SECOND, "")
-            if all(models):
-                self._rows.append(PairRow.of(stored, models))
+            row = PairRow.of(stored)
+            if all(row.models):
+                self._rows.append(row)
             else:
                 nameless = nameless or stored.verdict.case
         self.pairs: Sequence[PairRow] = self._rows
@@ -153,7 +150,6 @@ class RunVotes:
             UsageError: There is no vote, or no case has the group.
         """
         rows = [row for row in self._rows if row.winner is not None]
-        failed = Counter(row.judge for row in self._rows if row.winner is None)
         if not rows:
             outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in self._count_failed().items())
             none = f"no vote: {outcomes}" if outcomes else "no verdict yet"
@@ -162,20 +158,7 @@ class RunVotes:
         if group is not None and not any(row.groups.get(group) for row in rows):
             known = ", ".join(sorted({key for row in rows for key in row.groups})) or "none"
             raise UsageError(f"No case of the run {self.record.id} has the group {group!r}; there are: {known}.")
-        grouped = any(row.groups.get(name) for row in rows)
-        models = tuple(dict.fromkeys(model for row in rows for model in row.models))
-        number = {model: at for at, model in enumerate(models)}
-        return Votes(
-            models,
-            np.array([number[row.models[row.swapped]] for row in rows], np.int32),
-            np.array([number[row.models[not row.swapped]] for row in rows], np.int32),
-            np.array([_vote_outcome(row) for row in rows], np.int8),
-            case=_label(row.case for row in rows),
-            group=_label(row.groups.get(name) or row.case for row in rows) if grouped else None,
-            judge=_label(row.judge for row in rows),
-            group_name=name if grouped else "",
-            unanswered=dict(failed),
-        )
+        return make_votes(self._rows, name if any(row.groups.get(name) for row in rows) else "")
 
     def _count_failed(self) -> dict[str, int]:
         return dict(Counter(str(row.outcome) for row in self._rows if row.winner is None).most_common())
@@ -222,74 +205,6 @@ class RunVotes:
         )
 
 
-class PairRow(msgspec.Struct, frozen=True):
-    """The verdict on a pair. `shown_first` are its answers for what was shown first, ties counted as half; `calls` are
-    those of which it is known what was shown first. `swapped` if the second candidate was always shown first."""
-
-    case: str
-    judge: str
-    outcome: Outcome
-    winner: str | None
-    models: tuple[str, str]
-    groups: Mapping[str, str]
-    flipped: bool
-    both_orders: bool
-    calls: int
-    shown_first: float
-    swapped: bool = False
-
-    @classmethod
-    def of(cls, stored: StoredVerdict, models: tuple[str, str]) -> PairRow:
-        verdict = stored.verdict
-        preference = verdict.preference or Preference(None)
-        first = [
-            _shown_first(answer.order, answer.choice)
-            for answer in preference.answers
-            if answer.choice and answer.order in (_GIVEN, _SWAPPED)
-        ]
-        answered = {
-            (answer.judge, answer.sample, answer.order) for answer in preference.answers if answer.choice is not None
-        }
-        both = any((judge, sample, _SWAPPED) in answered for judge, sample, order in answered if order == _GIVEN)
-        return cls(
-            case=verdict.case,
-            judge=verdict.judge,
-            outcome=verdict.outcome,
-            winner=find_winner(verdict),
-            models=models,
-            groups=stored.groups,
-            flipped=preference.flipped and both,
-            both_orders=both,
-            calls=len(first),
-            shown_first=sum(first),
-            swapped=bool(answered) and all(order == _SWAPPED for _, _, order in answered),
-        )
-
-
-def _vote_outcome(row: PairRow) -> VoteOutcome:
-    """Return the winner by the order in which the candidates were shown."""
-    outcome = _OUTCOMES[row.winner or ""]
-    mirrored = {VoteOutcome.FIRST: VoteOutcome.SECOND, VoteOutcome.SECOND: VoteOutcome.FIRST}
-    return mirrored.get(outcome, outcome) if row.swapped else outcome
-
-
-def find_winner(verdict: Verdict) -> str | None:
-    """Return the winner of a pair; None where the verdict has none, whatever the reason."""
-    return verdict.preference.winner if verdict.scored and verdict.preference is not None else None
-
-
-def _shown_first(order: str, choice: str) -> float:
-    if choice not in WINNERS[:2]:
-        return 0.5
-    return float((choice == WINNERS[0]) == (order != _SWAPPED))
-
-
-def _label(texts: Iterable[str]) -> Labels:
-    numbers: dict[str, int] = {}
-    codes: Codes = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int32)
-    return Labels(codes, tuple(numbers))
-
-
 class ArenaRounds:
     """Chooses the pairs of an adaptive run, for `runs.suite.SuiteObjects.rounds`.
 
@@ -327,7 +242,7 @@ class ArenaRounds:
             place = pool.places.get(one.verdict.case)
             self._over_budget |= one.verdict.outcome is Outcome.OVER_BUDGET
             if place is not None:
-                self._votes[place] = None if winner is None else _OUTCOMES[winner]
+                self._votes[place] = None if winner is None else OUTCOMES[winner]
         decision = self._decide(frozenset(pool.places[id_] for id_ in pool.places.keys() - set(ids)))
         self._on_round(decision, len(self._votes))
         self._last = decision.pairs

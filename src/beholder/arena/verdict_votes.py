@@ -1,35 +1,149 @@
-"""Votes of judges from the verdicts of a run of pairs, in the columns of `votes.read_votes`.
+"""Votes from the verdicts of a run of pairs: as rows, as arrays for a board, and in the columns of `votes.read_votes`.
 
-The verdict on a pair is one vote of its judge. Where a pair was asked in several orders or by several jurors, each
-answer is also a vote by itself, of another voter (`JUDGE, each answer`): of these one can tell whether the judge leans
-to what it was shown first, which verdicts over both orders no longer show.
+The verdict on a pair is one vote of its judge, whatever number of calls it took. Where a pair was asked in several
+orders or by several jurors, each answer is also a vote by itself, of another voter (`JUDGE, each answer`): of these one
+can tell whether the judge leans to what it was shown first, which verdicts over both orders no longer show. Where all
+answers were in one order, that is the order of the verdict's own vote.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
 
 from beholder.arena.agreement import ArenaAgreement, agree_with_people
 from beholder.arena.pairs import MODEL_FIRST, MODEL_SECOND
-from beholder.arena.votes import read_votes
+from beholder.arena.votes import Codes, Labels, VoteOutcome, Votes, read_votes
+from beholder.cases.case import CANDIDATES
 from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import StoredVerdict
-from beholder.rubrics.brief import SWAPPED
+from beholder.rubrics.brief import GIVEN, SWAPPED
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
-from beholder.verdicts.verdict import FIRST, SECOND, PreferenceAnswer
+from beholder.verdicts.verdict import WINNERS, Outcome, Preference, Verdict
 
 EACH_ANSWER = "each answer"
+OUTCOMES = dict(zip(WINNERS, VoteOutcome, strict=True))  # of winners, for candidates in given order
 
-_WINNERS = {FIRST: "model_a", SECOND: "model_b"}
+_COLUMNS = ("model_a", "model_b")
 
 
-def list_verdict_votes(verdicts: Iterable[StoredVerdict]) -> Iterator[dict[str, str]]:
-    """Yield the votes in the verdicts of a run; one without a winner has an empty `winner`, which counts as no vote.
+class PairRow(msgspec.Struct, frozen=True):
+    """The verdict on a pair, as a vote.
+
+    Attributes:
+        winner: `first`, `second`, `tie`, `both_bad`; None where there is no vote.
+        models: Who made the candidates; empty texts where the case does not say.
+        flipped: Whether the answer of a judge followed the order.
+        both_orders: Whether a judge answered in both orders.
+        calls: The answers of which it is known what was shown first.
+        shown_first: Those for what was shown first; a tie counts half.
+        swapped: Whether the second candidate was shown first in all answers.
+    """
+
+    case: str
+    judge: str
+    outcome: Outcome
+    winner: str | None
+    models: tuple[str, str]
+    groups: Mapping[str, str]
+    flipped: bool
+    both_orders: bool
+    calls: int
+    shown_first: float
+    swapped: bool = False
+
+    @classmethod
+    def of(cls, stored: StoredVerdict) -> PairRow:
+        verdict = stored.verdict
+        preference = verdict.preference or Preference(None)
+        first = [
+            _shown_first(answer.order, answer.choice)
+            for answer in preference.answers
+            if answer.choice and answer.order in (GIVEN, SWAPPED)
+        ]
+        answered = {
+            (answer.judge, answer.sample, answer.order) for answer in preference.answers if answer.choice is not None
+        }
+        both = any((judge, sample, SWAPPED) in answered for judge, sample, order in answered if order == GIVEN)
+        return cls(
+            case=verdict.case,
+            judge=verdict.judge,
+            outcome=verdict.outcome,
+            winner=find_winner(verdict),
+            models=(stored.groups.get(MODEL_FIRST, ""), stored.groups.get(MODEL_SECOND, "")),
+            groups=stored.groups,
+            flipped=preference.flipped and both,
+            both_orders=both,
+            calls=len(first),
+            shown_first=sum(first),
+            swapped=bool(answered) and all(order == SWAPPED for _, _, order in answered),
+        )
+
+
+def make_votes(rows: Sequence[PairRow], group: str) -> Votes:
+    """Return the rows with a winner as votes, by the order in which the candidates were shown; the others are counted.
+
+    Args:
+        rows: The pairs, all with the names of their models.
+        group: The group of cases that belong together; a case without one is a group of its own. Empty: there is none.
+    """
+    voted = [row for row in rows if row.winner is not None]
+    models = tuple(dict.fromkeys(model for row in voted for model in row.models))
+    number = {model: at for at, model in enumerate(models)}
+    return Votes(
+        models,
+        np.array([number[row.models[row.swapped]] for row in voted], np.int32),
+        np.array([number[row.models[not row.swapped]] for row in voted], np.int32),
+        np.array([_vote_outcome(row) for row in voted], np.int8),
+        case=_label(row.case for row in voted),
+        group=_label(row.groups.get(group) or row.case for row in voted) if group else None,
+        judge=_label(row.judge for row in voted),
+        group_name=group,
+        unanswered=dict(Counter(row.judge for row in rows if row.winner is None)),
+    )
+
+
+def _vote_outcome(row: PairRow) -> VoteOutcome:
+    """Return the winner by the order in which the candidates were shown."""
+    outcome = OUTCOMES[row.winner or ""]
+    mirrored = {VoteOutcome.FIRST: VoteOutcome.SECOND, VoteOutcome.SECOND: VoteOutcome.FIRST}
+    return mirrored.get(outcome, outcome) if row.swapped else outcome
+
+
+def find_winner(verdict: Verdict) -> str | None:
+    """Return the winner of a pair; None where the verdict has none, whatever the reason."""
+    return verdict.preference.winner if verdict.scored and verdict.preference is not None else None
+
+
+def _shown_first(order: str, choice: str) -> float:
+    if choice not in WINNERS[:2]:
+        return 0.5
+    return float((choice == WINNERS[0]) == (order != SWAPPED))
+
+
+def _label(texts: Iterable[str]) -> Labels:
+    numbers: dict[str, int] = {}
+    codes: Codes = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int32)
+    return Labels(codes, tuple(numbers))
+
+
+def list_verdict_votes(verdicts: Iterable[StoredVerdict], run: str = "") -> Iterator[dict[str, str]]:
+    """Yield the votes in the verdicts of a run, in the columns of `votes.read_votes`.
+
+    One without a winner has an empty `winner`, which counts as no vote.
+
+    Args:
+        verdicts: The verdicts.
+        run: Follows the name of the judge, to tell apart the votes of one judge in several runs.
 
     Raises:
         UsageError: A verdict is not by a rubric of kind `preference`.
     """
+    ending = f" ({run})" if run else ""
     for stored in verdicts:
         verdict = stored.verdict
         if verdict.preference is None and verdict.answered:
@@ -37,22 +151,23 @@ def list_verdict_votes(verdicts: Iterable[StoredVerdict]) -> Iterator[dict[str, 
                 f"The verdict on {verdict.case!r} has scores: {verdict.rubric} does not ask which of two is better; "
                 "`beholder agree` compares scores with people's."
             )
-        groups = {name: text for name, text in stored.groups.items() if name not in (MODEL_FIRST, MODEL_SECOND)}
-        row = {
-            **groups,
-            "case": verdict.case,
-            "model_a": stored.groups.get(MODEL_FIRST, ""),
-            "model_b": stored.groups.get(MODEL_SECOND, ""),
-            "order": "ab",
+        pair = PairRow.of(stored)
+        columns = {
+            **{name: text for name, text in pair.groups.items() if name not in (MODEL_FIRST, MODEL_SECOND)},
+            "case": pair.case,
+            **dict(zip(_COLUMNS, pair.models, strict=True)),
         }
-        preference = verdict.preference
-        winner = preference.winner if preference is not None else None
-        answers = preference.answers if preference is not None else ()
-        if len(answers) == 1 and answers[0].order == SWAPPED:  # asked once: this is how it was shown
-            row["order"] = "ba"
-        yield row | {"judge": verdict.judge, "winner": _WINNERS.get(winner or "", winner or "")}
-        if len(answers) > 1:
-            yield from (row | _answer_vote(answer) for answer in answers)
+        yield columns | _make_vote(pair.judge + ending, pair.winner, swapped=pair.swapped)
+        answers = verdict.preference.answers if verdict.preference is not None else ()
+        for answer in answers if len(answers) > 1 else ():
+            sample = f" #{answer.sample + 1}" if answer.sample else ""
+            judge = f"{answer.judge}{sample}{ending}, {EACH_ANSWER}"
+            yield columns | _make_vote(judge, answer.choice, swapped=answer.order == SWAPPED)
+
+
+def _make_vote(judge: str, winner: str | None, *, swapped: bool) -> dict[str, str]:
+    named = dict(zip(CANDIDATES, _COLUMNS, strict=True)).get(winner or "", winner or "")
+    return {"judge": judge, "winner": named, "order": "ba" if swapped else "ab"}
 
 
 def list_people_votes(ledger: Ledger, reviews: Iterable[str]) -> list[dict[str, str]]:
@@ -77,12 +192,3 @@ def agree_on_run(
     judged, people = list_verdict_votes(ledger.stored_verdicts(run)), list_people_votes(ledger, reviews)
     votes = [read_votes(list(rows), same_model=True) for rows in (judged, people)]
     return agree_with_people(*votes, draw_count=draw_count, seed=seed)
-
-
-def _answer_vote(answer: PreferenceAnswer) -> dict[str, str]:
-    sample = f" #{answer.sample + 1}" if answer.sample else ""
-    return {
-        "judge": f"{answer.judge}{sample}, {EACH_ANSWER}",
-        "winner": _WINNERS.get(answer.choice or "", answer.choice or ""),
-        "order": "ba" if answer.order == SWAPPED else "ab",
-    }

@@ -300,9 +300,10 @@ def image_stem(source: ImageSource) -> str:
 
 
 # Roles of an output that `beholder arena run` compares with those of other models, in the order in which they are
-# looked for; and the names of the two candidates in a pair.
+# looked for.
 OUTPUT_ROLES = ("output", "edited", "restyled", "generated", "image")
 CANDIDATES = ("first", "second")
+"""The roles of the two images (or the names of the two texts) that a preference is about, in the given order."""
 
 
 def compares_images(schema: CaseSchema) -> bool:

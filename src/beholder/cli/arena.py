@@ -280,14 +280,15 @@ def _exit_by_gate(gate: Gate) -> None:
 @app.command("agree")
 def agree(
     votes: Annotated[
-        Path,
+        list[Path],
         typer.Argument(
             metavar="VOTES",
-            help="Votes of judges: CSV or JSONL with case, winner, and model_a, model_b, judge; or a run of pairs.",
+            help="Votes of judges: CSV or JSONL with case, winner, and model_a, model_b, judge; or a run of pairs, "
+            "with --runs several.",
         ),
     ],
     runs: Annotated[
-        bool, typer.Option("--runs", help="The argument is a run of pairs, whose verdicts are the votes.")
+        bool, typer.Option("--runs", help="The arguments are runs of pairs, whose verdicts are the votes.")
     ] = False,
     people: Annotated[
         Path | None,
@@ -307,11 +308,13 @@ def agree(
     """Say how far judges vote as people do on the same pairs, and whether they lean to what they are shown first."""
     from beholder.api.arena import agree_arena
 
-    if address is not None and not runs and votes.exists():
+    if not runs and len(votes) != 1:
+        raise UsageError("Name one file of votes or one run; or several runs, with --runs.")
+    if address is not None and not runs and votes[0].exists():
         raise UsageError("--ledger belongs to runs (--runs), and a file of votes is given.")
     agreement = agree_arena(
-        None if runs else votes,
-        runs=[str(votes)] if runs else (),
+        None if runs else votes[0],
+        runs=[str(run) for run in votes] if runs else (),
         people=people,
         group=group,
         seed=seed,

@@ -243,7 +243,8 @@ class RubricTally:
     grades: Counter[str] = field(default_factory=Counter)
     passed: Counter[bool] = field(default_factory=Counter)
     winners: Counter[str] = field(default_factory=Counter)
-    """Of preferences, of which there are so many; `flipped` counts those with a flip, which are among the ties."""
+    """Of preferences, of which there are so many; `flipped` counts those in which the answer of a judge followed the
+    order, whatever the winner: of a single judge these are ties, of a jury the others may have decided."""
     preferences: int = 0
     flipped: int = 0
 

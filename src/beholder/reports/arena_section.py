@@ -15,8 +15,8 @@ from markupsafe import Markup
 from beholder.arena.agreement import ArenaAgreement
 from beholder.arena.fit import ArenaOptions, fit_votes
 from beholder.arena.leaderboard import Leaderboard, ModelRating
-from beholder.arena.run_votes import ArenaStatistics, PairRow, RunVotes
-from beholder.arena.verdict_votes import agree_on_run
+from beholder.arena.run_votes import ArenaStatistics, RunVotes
+from beholder.arena.verdict_votes import PairRow, agree_on_run
 from beholder.errors import LedgerError, UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord

@@ -25,6 +25,7 @@ from beholder.reports.text import (
     use_minus_sign,
     winner_title,
 )
+from beholder.rubrics.brief import SWAPPED
 from beholder.verdicts.probe import list_probe_sentences
 from beholder.verdicts.verdict import (
     MAX_JSON_NUMBER,
@@ -173,7 +174,7 @@ def _list_order_answers(verdict: Verdict) -> Iterator[str]:
     answers = verdict.preference.answers if verdict.preference else ()
     for answer in answers:
         who = f"{answer.judge} #{answer.sample + 1}, " if verdict.jury else ""
-        letters = "A is first" if answer.order == "given" else "A is second"
+        letters = "A is second" if answer.order == SWAPPED else "A is first"
         if answer.choice is None:
             yield f"{who}{answer.order} order: {answer.outcome}, {_truncate(answer.detail)}"
             continue

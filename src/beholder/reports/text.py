@@ -184,11 +184,12 @@ def describe_preferences(counts: Mapping[str, int]) -> str:
     """Return what preferences came to (`RubricTally.count_preferences`) in a line; empty where there are none."""
     if not counts:
         return ""
-    flips = f" ({counts['flipped']:,} with a flip)" if counts["flipped"] else ""
+    # In a jury one juror may flip and the others decide, so flips are not among the ties.
+    flips = f", {counts['flipped']:,} with a flip" if counts["flipped"] else ""
     ties = "1 tie" if counts["tie"] == 1 else f"{counts['tie']:,} ties"
     failed = f", {counts['failed']:,} failed" if counts["failed"] else ""
     wins = f"first better in {counts['first']:,}, second in {counts['second']:,}"
-    return f"{wins}, {ties}{flips}, both bad in {counts['both_bad']:,}{failed}"
+    return f"{wins}, {ties}, both bad in {counts['both_bad']:,}{flips}{failed}"
 
 
 def winner_title(winner: str) -> str:

@@ -23,7 +23,7 @@ from math import isfinite
 
 from msgspec import structs
 
-from beholder.cases.case import Case, FieldValue
+from beholder.cases.case import CANDIDATES, Case, FieldValue
 from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import Entry, RunRecord
@@ -41,7 +41,7 @@ from beholder.reviews.votes import (
 from beholder.rubrics.brief import GIVEN, SWAPPED
 from beholder.rubrics.load import find_style
 from beholder.rubrics.prompt import NO, NOT_APPLICABLE, YES, offers_not_applicable
-from beholder.rubrics.rubric import CANDIDATES, Assertion, Criterion, Rubric, Style
+from beholder.rubrics.rubric import Assertion, Criterion, Rubric, Style
 from beholder.verdicts.observe import ABSTAIN, AnswerContext
 from beholder.verdicts.score import VerdictHeader, score_answer
 from beholder.verdicts.verdict import Flag, Outcome, Verdict

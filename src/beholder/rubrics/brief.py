@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from beholder.cases.case import Case, FieldValue, are_same_images, list_texts, quote_names
+from beholder.cases.case import CANDIDATES, Case, FieldValue, are_same_images, list_texts, quote_names
 from beholder.errors import CaseError, Problem, RubricError
 from beholder.images.image import PreparedImage
 from beholder.rubrics.prompt import (
@@ -33,7 +33,6 @@ from beholder.rubrics.prompt import (
 )
 from beholder.rubrics.rubric import (
     CANDIDATE_LABELS,
-    CANDIDATES,
     Criterion,
     OrderChoice,
     Rubric,

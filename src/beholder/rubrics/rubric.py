@@ -187,8 +187,6 @@ class RubricKind(StrEnum):
     PREFERENCE = "preference"
 
 
-CANDIDATES = ("first", "second")
-"""The roles of the two images (or the names of the two texts) that a preference is about, in the given order."""
 CANDIDATE_LABELS = {"first": "Candidate A", "second": "Candidate B"}
 """What the judge reads before a candidate: it tells nothing but its position in the brief."""
 PREFERENCE_SCALE: tuple[Number, Number] = (-3, 3)

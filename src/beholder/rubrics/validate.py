@@ -8,10 +8,10 @@ from fractions import Fraction
 
 from msgspec import UNSET
 
+from beholder.cases.case import CANDIDATES
 from beholder.errors import Problem
 from beholder.rubrics.rubric import (
     CANDIDATE_LABELS,
-    CANDIDATES,
     PREFERENCE_SCALE,
     PROBED_REGION,
     PROBED_ROLES,

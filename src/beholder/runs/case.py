@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from beholder.cases.case import Case, find_pair
+from beholder.cases.case import CANDIDATES, Case, find_pair
 from beholder.errors import CaseError, ImageError, Unreachable, Waiting
 from beholder.images.image import PreparedImage, Sizing
 from beholder.judges.audit import AuditPlan, Examination, apply_audit, plan_audit
@@ -19,7 +19,7 @@ from beholder.judges.conversation import Conversation
 from beholder.ledger.types import AnswerKey, Entry
 from beholder.providers.base import notify_observers
 from beholder.rubrics.brief import Brief, Composer
-from beholder.rubrics.rubric import CANDIDATES, PROBED_ROLES, Rubric
+from beholder.rubrics.rubric import PROBED_ROLES, Rubric
 from beholder.runs.cache import AnswerLookup, digest_identity, make_stored_answer, restore_answer
 from beholder.runs.image_pool import ImagePool, ThumbnailSelector
 from beholder.verdicts.answer import Transcript

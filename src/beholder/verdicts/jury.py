@@ -63,12 +63,15 @@ class JuryMember(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CombinedParts:
-    """One juror whose verdict comes from several briefs about a case: a `JuryMember`."""
+    """One juror whose verdict comes from several briefs about a case: a `JuryMember`.
+
+    It is combined with others by its verdict alone, which has all flags; so there are no observations.
+    """
 
     verdict: Verdict
-    observed: Observations | None
-    flags: tuple[Flag, ...]
     sample: int
+    observed: None = None
+    flags: tuple[Flag, ...] = ()
     part: str = ""
 
 
@@ -106,8 +109,7 @@ def combine_parts(header: VerdictHeader, members: Sequence[JuryMember]) -> Combi
         answer=verdicts[0].answer if len(members) == 1 else "",
         **sum_calls(verdicts),
     )
-    how = tuple(flag for member in members for flag in member.flags)
-    return CombinedParts(verdict, None, how, members[0].sample)
+    return CombinedParts(verdict, members[0].sample)
 
 
 def _rank_failure(outcome: Outcome) -> int:
@@ -154,15 +156,13 @@ def combine_verdicts(header: VerdictHeader, jurors: Sequence[JuryMember]) -> Ver
     if Outcome.OVER_BUDGET in failed:  # not a juror that failed, but one that is yet to be asked
         verdict = header.make_verdict(Outcome.OVER_BUDGET, f"not all jurors could be asked: {failures}")
     elif any(verdict.answered for verdict in verdicts):
-        flags = _carry_juror_flags(jurors) if any(observations) else ()
-        if failed:
-            flags += (Flag("jurors_failed", said=failures, why="they take no part in the scores"),)
+        missing = (Flag("jurors_failed", said=failures, why="they take no part in the scores"),) if failed else ()
         if header.rubric.is_preference:  # combined from verdicts, and not from observations
             base = header.make_verdict(Outcome.SCORED)
             said = _name_jurors((position, verdict.flags) for position, verdict in enumerate(verdicts, 1))
-            verdict = combine_jurors(replace(base, flags=(*base.flags, *said, *flags)), verdicts)
+            verdict = combine_jurors(replace(base, flags=(*base.flags, *said, *missing)), verdicts)
         else:
-            verdict = score_jury(header, observations, flags)
+            verdict = score_jury(header, observations, (*_carry_juror_flags(jurors), *missing))
     else:
         verdict = header.make_verdict(failed.most_common(1)[0][0], f"no juror has a score: {failures}")
     if header.rubric.is_preference and verdict.preference is None:

@@ -158,11 +158,9 @@ def observe_answer(
     Raises:
         AnswerError: With everything that is wrong in the answer.
     """
-    reader = _AnswerReader(rubric, context)
+    reader = _ScoreReader(rubric, context)
     observed = reader.read(document)
-    if reader.complaints:
-        more = len(reader.complaints) - MAX_COMPLAINTS
-        raise AnswerError(reader.complaints[:MAX_COMPLAINTS] + ([f"and {more:,} more"] if more > 0 else []))
+    reader.raise_complaints()
     if nothing := explain_nothing_applies(rubric, observed):
         raise AnswerError([nothing])
     return observed
@@ -177,19 +175,77 @@ def explain_nothing_applies(rubric: Rubric, observed: Observations) -> str:
     return f"nothing in it applies: every assertion{whose} is N/A"
 
 
-class _AnswerReader:
-    """Reads one answer and collects what is wrong (`complaints`) and what is unusual (`flags`)."""
+class AnswerReader:
+    """Collects what is wrong (`complaints`) and what is unusual (`flags`) in an answer, of scores or a preference."""
 
     def __init__(self, rubric: Rubric, context: AnswerContext) -> None:
         self.rubric = rubric
         self.context = context
         self.complaints: list[str] = []
         self.flags: list[Flag] = []
+
+    def raise_complaints(self) -> None:
+        """Raise `AnswerError` if anything is wrong, with the first `MAX_COMPLAINTS`."""
+        if self.complaints:
+            more = len(self.complaints) - MAX_COMPLAINTS
+            raise AnswerError(self.complaints[:MAX_COMPLAINTS] + ([f"and {more:,} more"] if more > 0 else []))
+
+    def normalize_keys(self, prefix: str, block: Mapping[str, object]) -> Mapping[str, object]:
+        """Return an object with its keys in plain spelling; complain about one that stands twice (`score`, `Score`)."""
+        if block.keys() <= COMMON_KEYS:
+            return block
+        plain = {normalize_key(key): value for key, value in block.items()}
+        if len(plain) < len(block):
+            counts = Counter(map(normalize_key, block))
+            place = prefix.removesuffix(".") or "the answer"
+            twice = [name for name in counts if counts[name] > 1]
+            self.complaints += [f"{place} holds {quote_value(name)} twice, spelled differently" for name in twice]
+        return plain
+
+    def check_reason(self, value: object, place: str, reasoned: str, *, may_be_empty: bool = False) -> str:
+        """Return a reason; complain about one that is no text, flag one that is missing or of the wrong length.
+
+        Args:
+            value: What stands where the reason should be.
+            place: The criterion, or `overall`.
+            reasoned: What it is the reason of: `score`, `choice`.
+            may_be_empty: Whether the form of the answer has no place for a reason.
+        """
+        name = f"{place}.{self.rubric.reason.key}"
+        reason = parse_text(value)
+        if reason is None:
+            self.complaints.append(f"{name} should be a text and is {quote_value(value)}")
+            return ""
+        words = len(reason.split())
+        limits = self.rubric.reason.words
+        if not words:
+            if self.context.needs_texts:
+                self.complaints.append(f"{name} is missing: the {reasoned} needs its reason")
+            elif not may_be_empty:
+                self.flags.append(Flag("empty_reason", name, why=f"the {reasoned} has no reason beside it"))
+        elif limits and not limits[0] <= words <= limits[1]:
+            why = f"{format_count(words, 'word')}; {limits[0]} to {limits[1]} were asked for"
+            self.flags.append(Flag("reason_length", name, words, why))
+        return reason
+
+    def check_echo(self, document: Mapping[str, object]) -> None:
+        """Flag an answer that repeats another label than that of the case; its keys are in plain spelling."""
+        label, echo = self.context.label, self.rubric.echo
+        echoed = document.get(normalize_key(echo)) if echo else None
+        if label and echoed is not None and echoed != label:
+            self.flags.append(Flag("label_differs", echo, echoed, f"the case was called {label}"))
+
+
+class _ScoreReader(AnswerReader):
+    """Reads one answer of scores."""
+
+    def __init__(self, rubric: Rubric, context: AnswerContext) -> None:
+        super().__init__(rubric, context)
         self.reworded_ids: list[str] = []
         self.near_scores: dict[str, str] = {}  # names at the top level that stand for the score of a criterion
 
     def read(self, document: Mapping[str, object]) -> Observations:
-        document = self._normalize_keys("", document)
+        document = self.normalize_keys("", document)
         self.near_scores = self._find_near_scores(document)
         criteria = {
             criterion.key: self._criterion(criterion, blocks, document)
@@ -198,7 +254,7 @@ class _AnswerReader:
         }
         findings = self._findings(document)
         self._check_other_places(document)
-        self._check_echo(document)
+        self.check_echo(document)
         if self.reworded_ids:
             why = "the judge's wording of the question is not the rubric's; its own is kept"
             self.flags.append(Flag("question_differs", ", ".join(self.reworded_ids), why=why))
@@ -230,18 +286,6 @@ class _AnswerReader:
                 both = f"{first} ({quote_fact(value)}) and {place} ({quote_fact(other)})"
                 self.complaints.append(f"{both} disagree, and should say the same")
         return value
-
-    def _normalize_keys(self, prefix: str, block: Mapping[str, object]) -> Mapping[str, object]:
-        """Return an object with its keys in plain spelling; complain about one that stands twice (`score`, `Score`)."""
-        if block.keys() <= COMMON_KEYS:
-            return block
-        plain = {normalize_key(key): value for key, value in block.items()}
-        if len(plain) < len(block):
-            counts = Counter(map(normalize_key, block))
-            place = prefix.removesuffix(".") or "the answer"
-            twice = [name for name in counts if counts[name] > 1]
-            self.complaints += [f"{place} holds {quote_value(name)} twice, spelled differently" for name in twice]
-        return plain
 
     def _blocks(self, document: Mapping[str, object]) -> list[list[Given]]:
         """Return what the answer says of each criterion, in any place; complain about missing and unknown ones."""
@@ -276,7 +320,7 @@ class _AnswerReader:
                 containers += list_criteria(name, container, wanted)
             if not isinstance(container, Mapping):
                 continue
-            container = self._normalize_keys(f"{name}.", container)
+            container = self.normalize_keys(f"{name}.", container)
             if holds_criteria(container, wanted):
                 containers.append((f"{name}.", container))
             else:
@@ -319,7 +363,7 @@ class _AnswerReader:
     ) -> ObservedCriterion:
         near = [(name, document[name]) for name, key in self.near_scores.items() if key == criterion.key]
         blocks = [
-            (f"{place}.", self._normalize_keys(f"{place}.", value))
+            (f"{place}.", self.normalize_keys(f"{place}.", value))
             for place, value in given
             if isinstance(value, Mapping)
         ]
@@ -339,7 +383,8 @@ class _AnswerReader:
                 score = self._number(f"{criterion.key}.score", value, criterion.scale, criterion.whole)
         else:  # only a claim: code computes the score, or there is none
             score = parse_number(value)
-        reason = self._reason(first_text(blocks, normalize_key(self.rubric.reason.key), *REASONS), criterion.key)
+        said = first_text(blocks, normalize_key(self.rubric.reason.key), *REASONS)
+        reason = self.check_reason(said, criterion.key, "score")
         claims = {key: claim for _, block in reversed(blocks) for key, claim in _read_claims(block).items()}
         return ObservedCriterion(score, reason, assertions, claims, abstained)
 
@@ -354,7 +399,7 @@ class _AnswerReader:
             )
             return ObservedCriterion(None)
         if self.rubric.format != "description":
-            self._reason(None, criterion.key)
+            self.check_reason(None, criterion.key, "score")
         if self._abstains(value):
             return ObservedCriterion(None, abstained=True)
         return ObservedCriterion(self._number(criterion.key, value, criterion.scale, criterion.whole))
@@ -366,23 +411,6 @@ class _AnswerReader:
         if flag:
             self.flags.append(Flag(flag, place, value, "read as a number all the same"))
         return number
-
-    def _reason(self, value: object, place: str) -> str:
-        name = f"{place}.{self.rubric.reason.key}"
-        reason = parse_text(value)
-        if reason is None:
-            self.complaints.append(f"{name} should be a text and is {quote_value(value)}")
-            return ""
-        words = len(reason.split())
-        limits = self.rubric.reason.words
-        if not words and self.context.needs_texts:
-            self.complaints.append(f"{name} is missing: the score needs its reason")
-        elif not words:
-            self.flags.append(Flag("empty_reason", name, why="the score has no reason beside it"))
-        elif limits and not limits[0] <= words <= limits[1]:
-            why = f"{format_count(words, 'word')}; {limits[0]} to {limits[1]} were asked for"
-            self.flags.append(Flag("reason_length", name, words, why))
-        return reason
 
     def _assertions(self, criterion: Criterion, blocks: Sequence[Block]) -> dict[str, ObservedAssertion]:
         known = {assertion.id: assertion for assertion in criterion.assertions}
@@ -422,7 +450,7 @@ class _AnswerReader:
         return entries
 
     def _assertion(self, assertion: Assertion, entries: Sequence[Block]) -> ObservedAssertion:
-        entries = [(prefix, self._normalize_keys(prefix, entry)) for prefix, entry in entries]
+        entries = [(prefix, self.normalize_keys(prefix, entry)) for prefix, entry in entries]
         answers = [*list_given(entries, "answer"), *list_near_answers(entries)]
         answer = self._answer(assertion, self._agree(answers, plain_answer))
         given = first_text(entries, "evidence")
@@ -464,7 +492,7 @@ class _AnswerReader:
         blocks: list[Block] = [("", document)]
         holder = document.get("findings")
         if isinstance(holder, Mapping):
-            blocks.append(("findings.", self._normalize_keys("findings.", holder)))
+            blocks.append(("findings.", self.normalize_keys("findings.", holder)))
         elif holder is not None and keys:
             self.complaints.append(f"findings should be an object with a list of texts for each of {', '.join(keys)}")
         claims = list_length_claims(document, keys, ("measurements",)) if keys else {}
@@ -518,12 +546,6 @@ class _AnswerReader:
         elif not assessment.strip():
             self.flags.append(Flag("assessment_missing", "assessment", why="the answer has no closing text"))
         return assessment or ""
-
-    def _check_echo(self, document: Mapping[str, object]) -> None:
-        label = self.context.label
-        echoed = document.get(self.rubric.echo) if self.rubric.echo else None
-        if label and echoed is not None and echoed != label:
-            self.flags.append(Flag("label_differs", self.rubric.echo, echoed, f"the case was called {label}"))
 
 
 def _any_applies(assertions: Mapping[str, ObservedAssertion]) -> bool:

@@ -7,7 +7,7 @@ was asked, so that verdicts never speak of letters.
   position. A candidate and a tie, or a candidate and two bad ones, is a tie, flagged `order_lean`. A tie and two bad
   ones is a tie. The strength is the mean of the answers that named the winner.
 - A jury: the choice that most jurors made stands. Where several were made equally often it is a tie, flagged
-  `jury_split` where a candidate was among them.
+  `jury_split` where a candidate was among them. The strength is the mean over the jurors who came to the winner.
 - A criterion also has a number, from -3 to 3: the mean strength over all answers, positive for the first candidate. So
   it keeps how far the answers leaned where they did not agree on a choice.
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from beholder.errors import AnswerError
@@ -29,11 +29,12 @@ from beholder.verdicts.observe import (
     ABSTAIN,
     DEFAULT_CONTEXT,
     AnswerContext,
+    AnswerReader,
     Observations,
     ObservedCriterion,
     read_measurement,
 )
-from beholder.verdicts.parse import JsonObject, parse_answer, parse_number, parse_text, strip_thinking
+from beholder.verdicts.parse import JsonObject, parse_answer, parse_number, strip_thinking
 from beholder.verdicts.verdict import (
     BOTH_BAD,
     FIRST,
@@ -121,29 +122,22 @@ def observe_preference(
     Raises:
         AnswerError: With everything that is wrong in the answer.
     """
-    reader = _PreferenceReader(rubric, context, [], [])
+    reader = _PreferenceReader(rubric, context)
     observed = reader.read(document)
-    if reader.complaints:
-        raise AnswerError(reader.complaints[:50])
+    reader.raise_complaints()
     return observed
 
 
-@dataclass(slots=True)
-class _PreferenceReader:
-    """Reads one answer and collects what is wrong (`complaints`) and what is unusual (`flags`)."""
-
-    rubric: Rubric
-    context: AnswerContext
-    complaints: list[str]
-    flags: list[Flag]
+class _PreferenceReader(AnswerReader):
+    """Reads one answer to a preference."""
 
     def read(self, document: Mapping[str, object]) -> Observations:
-        document = self._normalize(document, "the answer")
+        document = self.normalize_keys("", document)
         keys = [criterion.key for criterion in self.rubric.criteria]
         listed = document.get("criteria")
         if listed is not None and not isinstance(listed, Mapping):
             self.complaints.append(f"criteria should be an object and is {quote_value(listed)}")
-        nested = self._normalize(listed, "criteria") if isinstance(listed, Mapping) else {}
+        nested = self.normalize_keys("criteria.", listed) if isinstance(listed, Mapping) else {}
         self.complaints += [f"the criterion {quote_value(name)} is unknown" for name in nested if name not in keys]
         places = {
             key: [
@@ -163,7 +157,7 @@ class _PreferenceReader:
         if not whole:
             self.complaints.append("overall is missing: it should say A, B, tie or both_bad")
         overall = self._choice("overall", whole, beside) if whole else ObservedCriterion(None)
-        self._check_echo(document)
+        self.check_echo(document)
         measured = document.get("measurements") if self.context.may_abstain else None
         measurements = measured if isinstance(measured, Mapping) else {}
         return Observations(
@@ -173,12 +167,6 @@ class _PreferenceReader:
             overall=overall,
         )
 
-    def _normalize(self, block: Mapping[str, object], place: str) -> dict[str, object]:
-        counts = Counter(map(normalize_key, block))
-        twice = [name for name in counts if counts[name] > 1]
-        self.complaints += [f"{place} holds {quote_value(name)} twice, spelled differently" for name in twice]
-        return {normalize_key(key): value for key, value in block.items()}
-
     def _reason_keys(self) -> tuple[str, ...]:
         return (normalize_key(self.rubric.reason.key), *REASONS, "explanation")
 
@@ -187,12 +175,15 @@ class _PreferenceReader:
     ) -> ObservedCriterion:
         """Read what all places say of a criterion or of the whole; complain where they differ."""
         blocks: list[Block] = [
-            (f"{place}.", self._normalize(value, place)) for place, value in places if isinstance(value, Mapping)
+            (f"{place}.", self.normalize_keys(f"{place}.", value))
+            for place, value in places
+            if isinstance(value, Mapping)
         ]
         words = [*list_given(blocks, *_CHOICE_KEYS), *((place, one) for place, one in places if isinstance(one, str))]
         odd = [(place, value) for place, value in places if not isinstance(value, Mapping | str)]
         given = [(place, word) for place, word in [*words, *odd] if word is not None]
-        reason = self._reason(key, [*blocks, ("", beside or {})], is_bare=not blocks)
+        said = first_text([*blocks, ("", beside or {})], *self._reason_keys())
+        reason = self.check_reason(said, key, "choice", may_be_empty=not blocks and self.context.any_form)
         if not given:
             self.complaints.append(f"{key}.choice is missing: it should be {', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
             return ObservedCriterion(None)
@@ -243,29 +234,6 @@ class _PreferenceReader:
         if len({number for number in numbers if number is not None}) > 1:
             self.complaints.append(f"{key}.strength is given twice, differently")
         return None if numbers[0] is None else int(numbers[0])
-
-    def _reason(self, key: str, blocks: Sequence[Block], *, is_bare: bool) -> str:
-        name = f"{key}.{self.rubric.reason.key}"
-        value = first_text(blocks, *self._reason_keys())
-        reason = parse_text(value)
-        if reason is None:
-            self.complaints.append(f"{name} should be a text and is {quote_value(value)}")
-            return ""
-        words, limits = len(reason.split()), self.rubric.reason.words
-        if not words and self.context.needs_texts:
-            self.complaints.append(f"{name} is missing: the choice needs its reason")
-        elif not words and not (is_bare and self.context.any_form):
-            self.flags.append(Flag("empty_reason", name, why="the choice has no reason beside it"))
-        elif words and limits and not limits[0] <= words <= limits[1]:
-            why = f"{format_count(words, 'word')}; {limits[0]} to {limits[1]} were asked for"
-            self.flags.append(Flag("reason_length", name, words, why))
-        return reason
-
-    def _check_echo(self, document: Mapping[str, object]) -> None:
-        label, echo = self.context.label, self.rubric.echo
-        echoed = document.get(normalize_key(echo)) if echo else None
-        if label and echoed is not None and echoed != label:
-            self.flags.append(Flag("label_differs", echo, echoed, f"the case was called {label}"))
 
 
 def _read_word(value: object) -> str | None:
@@ -477,8 +445,7 @@ def combine_jurors(verdict: Verdict, jurors: Sequence[Verdict]) -> Verdict:
         why = "no choice was made by more jurors than any other, which counts as a tie"
         verdict = replace(verdict, flags=(*verdict.flags, Flag(JURY_SPLIT, "overall", counts, why)))
     assessment = next((one.assessment for one in answered if one.preference and one.preference.winner == winner), "")
-    decided = [one for one in preferences if one.winner == winner and one.strength is not None]
-    strengths = [one.strength for one in decided if one.strength is not None]
+    strengths = [one.strength for one in preferences if one.winner == winner and one.strength is not None]
     return _decide(
         replace(verdict, assessment=assessment),
         winner,

@@ -245,8 +245,8 @@ class Preference:
 
     Attributes:
         winner: `first`, `second`, `tie` or `both_bad`; `None` unless the verdict is `scored`.
-        strength: The mean strength of the answers that named the winner; `None` without a candidate as winner, or where
-            no answer gave one.
+        strength: The mean strength of one judge's answers that named the winner; of a jury the mean over the jurors
+            who came to that winner, each counted once. `None` without a candidate as winner, or where none gave one.
         flipped: Whether a judge named one candidate in one order and the other one in the other.
         answers: All calls: for each judge and sample, in each order.
     """

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from beholder.cases.case import CANDIDATES
 from beholder.errors import ImageError
 from beholder.instruments.human_ratings import predict_pair_ratings
 from beholder.instruments.instrument import format_percent
@@ -23,7 +24,6 @@ from beholder.instruments.pair import ImagePair
 from beholder.judges.offline.judge import AnswerDocument, MeasurementEntry, abstain_from_choices, to_entry
 from beholder.judges.offline.preservation import MIN_SIDE, measure_outside
 from beholder.rubrics.brief import Brief
-from beholder.rubrics.rubric import CANDIDATES
 from beholder.verdicts.observe import ABSTAIN
 
 _REALISM, _DETAILS, _SHAPES = "people.realism", "whole.details", "whole.shapes"

@@ -12,14 +12,13 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 from msgspec import structs
 
-from beholder.arena.run_votes import PairRow
-from beholder.cases.case import FieldValue
+from beholder.arena.verdict_votes import PairRow
+from beholder.cases.case import CANDIDATES, FieldValue
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RUNNING, RunRecord
 from beholder.reports.arena_section import PAIR_FILTERS, ArenaSection, compute_arena, describe_winner
 from beholder.reviews.review import list_reviews
 from beholder.rubrics.brief import SWAPPED
-from beholder.rubrics.rubric import CANDIDATES
 from beholder.verdicts.verdict import PreferenceAnswer, Verdict
 from beholder.web.background import MANY_VERDICTS, BackgroundDep, BackgroundResults, CachedResult, run_in_process
 from beholder.web.pages.gallery import PageNumber, QueryText

@@ -11,12 +11,12 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import HTMLResponse
 from pydantic import Field
 
+from beholder.cases.case import CANDIDATES
 from beholder.errors import UsageError
 from beholder.judges.audit import DISAGREE
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import SORT_ORDERS, RunRecord, StoredVerdict, VerdictFilter
 from beholder.reports.text import criterion_titles, humanize, winner_title
-from beholder.rubrics.rubric import CANDIDATES
 from beholder.verdicts.verdict import SentImage, Verdict
 from beholder.web.background import BackgroundDep, cached_choices
 from beholder.web.responses import LedgerDep, find_run, format_short, make_url, render_page, score_tone, to_json_values

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from beholder.cases.case import number_repeats
+from beholder.cases.case import CANDIDATES, number_repeats
 from beholder.reviews.sheet import (
     DEFAULT_CONFIDENCE,
     OPEN_ANSWER,
@@ -20,7 +20,7 @@ from beholder.reviews.sheet import (
     score_name,
 )
 from beholder.reviews.votes import LEFT, RIGHT, side_of, vote_name
-from beholder.rubrics.rubric import CANDIDATES, Criterion, Rubric
+from beholder.rubrics.rubric import Criterion, Rubric
 from beholder.verdicts.verdict import BOTH_BAD, TIE
 
 TENTHS = 10  # choices on a scale that takes any number
