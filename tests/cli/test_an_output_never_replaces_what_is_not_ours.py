@@ -53,9 +53,29 @@ def test_what_is_something_else_is_replaced_by_force_only(run: Any, book: Path, 
 @pytest.mark.parametrize(("words", "ending"), COMMANDS.items())
 def test_what_is_ours_or_empty_is_replaced(run: Any, book: Path, words: str, ending: str) -> None:
     (book / f"out.{ending}").touch()
-    for _ in range(2):
+    for _ in range(1 if words.startswith("arena fit") else 2):
         done = run(words.format(f"out.{ending}"))
         assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("arena fit votes.csv --draws 100 --csv {}", "model_a,model_b,winner\na,b,tie\n"),
+        ("export first -o {}", "case,image,outcome,notes\na,a.png,good,mine\n"),
+        ("export first --to jsonl -o {}", '{"case": "a", "outcome": "good", "notes": "mine"}\n'),
+    ],
+)
+def test_what_people_may_have_made_is_replaced_by_force_only(run: Any, book: Path, words: str, text: str) -> None:
+    """Files of ratings and votes are also what Beholder reads; and a column of an export is no whole export."""
+    (book / "mine.csv").write_text(text, "utf-8")
+    done = run(words.format("mine.csv"))
+    assert done.code == 2
+    assert "'mine.csv' exists and is no " in done.err
+    assert "--force" in done.err
+    assert (book / "mine.csv").read_text("utf-8") == text
+    done = run(words.format("mine.csv") + " --force")
+    assert "exists" not in done.err
 
 
 @pytest.mark.parametrize(("words", "ending"), COMMANDS.items())
@@ -100,7 +120,9 @@ def test_python_has_the_same_rule(book: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "fits"),
     [
-        (OutputKind.RATINGS, "case,rater,aspect,score\na,ann,score,1\n", True),
+        (OutputKind.RATINGS, "case,rater,aspect,score\na,ann,score,1\n", False),
+        (OutputKind.VOTES, VOTES, False),
+        (OutputKind.VOTES, "", True),
         (OutputKind.RATINGS, "case,score\na,1\n", False),
         (OutputKind.CALIBRATION, '{"kind": "beholder calibration"}', True),
         (OutputKind.CALIBRATION, '{"kind": "settings"}', False),

@@ -389,7 +389,7 @@ def test_runs_without_a_case_in_common_are_wrong_use(run: Any, restyles: Path) -
     done = run("compare odd odd")
     assert done.code == 3
     assert "cannot be compared" in done.out
-    assert "odd (odd) is running: it has 2 of 5 verdicts." in done.out
+    assert "odd (odd) is interrupted: it has 2 of 5 verdicts." in done.out
     assert "\x1b" not in done.out
 
 

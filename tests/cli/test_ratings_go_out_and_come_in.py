@@ -47,6 +47,17 @@ def test_an_export_comes_in_again_as_it_was(run: Any, ledger: Path, folder: Path
     assert run("ratings export r1 --ledger other.db").out == text
 
 
+def test_ratings_that_people_may_have_made_are_replaced_by_force_only(run: Any, ledger: Path, folder: Path) -> None:
+    made = "case,rater,aspect,score\na,ann,score,1\n"
+    (folder / "mine.csv").write_text(made, "utf-8")
+    done = run("ratings export r1 -o mine.csv")
+    assert done.code == 2
+    assert "'mine.csv' exists and is no empty file" in done.err
+    assert (folder / "mine.csv").read_text("utf-8") == made
+    assert run("ratings export r1 -o mine.csv --force").code == 0
+    assert (folder / "mine.csv").read_text("utf-8") != made
+
+
 def test_assertions_come_in_again_too(run: Any, folder: Path) -> None:
     for name, rated in (("beholder.db", True), ("other.db", False)):
         with restyles(folder / name, "Anime", "Pop Art") as book:

@@ -4,12 +4,14 @@ rest."""
 
 from __future__ import annotations
 
+import logging
 import re
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ import pytest
 from support.postgres import Server
 
 from beholder import Case, Ledger, LedgerError, Session, SetupError
+from beholder import run as run_suite
+from beholder.ledger.types import Entry
 from beholder.runs import engine
 from beholder.runs.ledger_access import LedgerThread
 from beholder.testing.base import Fault, Received, ReplyContent
@@ -26,6 +30,7 @@ from beholder.testing.server import JudgeServer
 COUNT = 60
 CONCURRENCY = 8  # as in the fixture `command`
 PATIENCE_S = 120
+FAIL_S = 20  # after which what should have happened meanwhile has not
 PRICED = ("--price-input", "0", "--price-output", "1", "--param", "max_completion_tokens=50", "--budget", "1")
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -137,6 +142,116 @@ def test_a_juror_that_fails_for_good_costs_the_others_no_answer(
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         assert ledger.tally("latest").outcomes == {"scored": COUNT}
         assert ledger.check() == []
+
+
+def test_a_juror_that_can_never_answer_is_said_while_others_still_answer(
+    server: JudgeServer, cases: Any, good_answer: Any
+) -> None:
+    """The calls of the others may take minutes, in which one may mend the key."""
+    said, was_said = threading.Event(), []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "There is no model 'other'" in record.getMessage():
+                said.set()
+
+    def reply(_: Received) -> Any:
+        was_said.append(said.wait(FAIL_S))
+        return good_answer()
+
+    server.default = reply
+    listener = Listener()
+    logging.getLogger("beholder").addHandler(listener)
+    try:
+        with JudgeServer(Fault.unknown_model(), keyless=True) as other:
+            judges = {"openai:test": server.openai_url, "openai:other": other.openai_url}
+            jury = {"judges": [{"judge": name, "base_url": url} for name, url in judges.items()]}
+            with pytest.raises(SetupError, match="other"):
+                run_suite(jury, rubric="edit-preservation", cases=cases(1), ledger="ledger.db")
+    finally:
+        logging.getLogger("beholder").removeHandler(listener)
+    assert was_said == [True]
+
+
+class BrokenObserver:
+    """An observer that always fails."""
+
+    def on_skipped(self, count: int) -> None:
+        raise ValueError(f"{count} skipped")
+
+    def on_waiting(self, count: int) -> None:
+        raise ValueError(f"{count} waiting")
+
+    def on_written(self, entries: Sequence[Entry]) -> None:
+        raise ValueError(f"{len(entries)} written")
+
+
+def test_an_observer_that_fails_loses_no_answer(
+    tmp_path: Path, server: JudgeServer, cases: Any, good_answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = cases(COUNT)
+    asked_more = threading.Event()
+
+    def reply(received: Received) -> Any:
+        """Hold all but the first answers back until the observer has failed."""
+        if len(server.received) > 4:
+            asked_more.wait(PATIENCE_S)
+        return good_answer()
+
+    class Observer(BrokenObserver):
+        def on_written(self, entries: Sequence[Entry]) -> None:
+            asked_more.set()
+            super().on_written(entries)
+
+    server.default = reply
+    options = {"base_url": server.openai_url}
+    with pytest.raises(ValueError, match="written"):
+        run_suite(
+            rubric="edit-preservation", cases=path, judge="openai:test", ledger="ledger.db", options=options,
+            concurrency=CONCURRENCY, progress=Observer(),
+        )  # fmt: skip
+    assert len(stored("ledger.db")) == len(server.received) < COUNT
+    with pytest.raises(ValueError, match="1 skipped"):
+        run_suite(
+            rubric="edit-preservation", cases=path, judge="openai:test", ledger="ledger.db", options=options,
+            concurrency=CONCURRENCY, progress=BrokenObserver(),
+        )  # fmt: skip
+    assert len(stored("ledger.db")) == len(server.received) < COUNT
+
+
+def test_progress_that_nobody_reads_loses_no_answer(
+    tmp_path: Path, server: JudgeServer, cases: Any, command: Any, good_answer: Any
+) -> None:
+    """As with `beholder run --json | head -1`: what is in progress is stored, and the code is that of a closed pipe."""
+    cases(COUNT)
+    closed, failed = threading.Event(), threading.Event()
+
+    def reply(_: Received) -> Any:
+        if len(server.received) > CONCURRENCY:
+            closed.wait(PATIENCE_S)
+        if len(server.received) > 2 * CONCURRENCY:
+            failed.wait(PATIENCE_S)
+        return good_answer()
+
+    server.default = reply
+    code = "import runpy; from beholder.cli import output; output.JSON_INTERVAL_S = 0.0; runpy.run_module('beholder')"
+    words = [sys.executable, "-c", code, *command("--json")[3:]]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        first = process.stdout.readline()
+        process.stdout.close()
+        closed.set()
+        said = process.stderr.readline()
+        failed.set()
+        rest = process.stderr.read()
+        assert process.wait(PATIENCE_S) == 141
+    assert '"event": "progress"' in first
+    assert "Broken pipe" in said
+    assert "what is in progress is finished" in said
+    assert rest == ""
+    assert 2 * CONCURRENCY < len(server.received) < COUNT
+    assert len(stored(tmp_path / "ledger.db")) == len(server.received)
 
 
 @pytest.mark.parametrize("budget", [(), PRICED], ids=["", "budget"])

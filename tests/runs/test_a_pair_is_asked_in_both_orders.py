@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.preferences import MIRRORED, candidates, choose, judge_by, paint, pair, prefer_red
 
-from beholder import Answer, Case, CaseError, Ledger, Outcome, ScriptedJudge, Unreachable, judge, plan, run
-from beholder.rubrics.brief import Brief
+from beholder import Answer, Case, CaseError, Ledger, Outcome, ScriptedJudge, Unreachable, UsageError, judge, plan, run
+from beholder.rubrics.brief import Brief, Composer
+from beholder.rubrics.load import load_rubric
 
 PRICES = {"input": 1.0, "output": 10.0}
 
@@ -243,6 +244,25 @@ def test_the_same_image_twice_is_a_sentence(tmp_path: Path, as_file: bool) -> No
     case = Case("c1", images, {"instruction": "make it red"})
     with pytest.raises(CaseError, match="the same image as first and second"):
         judge("edit-preference", case, judge=judge_by())
+
+
+def test_orders_of_a_rubric_that_compares_nothing_are_wrong_use() -> None:
+    images = {"input": paint(0), "edited": paint(9)}
+    with pytest.raises(UsageError, match="orders: is for rubrics that ask which of two is better"):
+        judge("edit-preservation", judge=judge_by(), options={"orders": "given"}, instruction="make it red", **images)
+
+
+def test_candidates_are_compared_once_and_not_while_cases_are_judged(tmp_path: Path) -> None:
+    """Reading files holds up the event loop: it is left to the check of a case, and briefs compare digests."""
+    for role in ("first", "second"):
+        (tmp_path / f"{role}.png").write_bytes(paint(9))
+    images: dict[str, Any] = {"input": paint(0), **{role: tmp_path / f"{role}.png" for role in ("first", "second")}}
+    case = Case("c1", images, {"instruction": "make it red"})
+    composer = Composer(load_rubric("edit-preference"))
+    assert composer.rubric_for(case).is_preference
+    assert not composer.is_ready_for(case)  # sessions check it in a thread
+    with pytest.raises(CaseError, match="the same image as first and second"):
+        composer.check(case)
 
 
 def test_a_pair_with_one_image_missing_is_a_sentence() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import threading
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beholder.cases.case import Case
-from beholder.errors import OverBudget
+from beholder.errors import OverBudget, SetupError
 from beholder.ledger.ledger import Ledger
 from beholder.runs.engine import RunSettings
 from beholder.runs.ledger_access import CallCoalescer
@@ -38,10 +39,12 @@ from beholder.runs.ray.coordinator import (
 from beholder.runs.ray.driver import RayPipeline, plan_workers, try_reserve
 from beholder.runs.ray.worker import RemoteBudget, ResizableSemaphore, SharedExclusiveLock, WorkerRuntime
 from beholder.runs.suite import Suite, load_suite
+from beholder.testing.base import Fault, Received, ReplyContent
 from beholder.testing.server import JudgeServer
 from beholder.verdicts.verdict import Outcome
 
 PROCESS = ProcessIdentity("head", 1, 0.0)
+PATIENCE_S = 120
 
 
 async def opened(
@@ -309,6 +312,53 @@ async def test_what_a_call_did_not_come_to_is_there_for_the_other_workers(
     entries = [pickle.loads(body) for body in bodies]
     assert [entry.verdict.outcome for entry in entries] == [Outcome.SCORED] * 12
     assert 0 < sum(entry.spent_usd for entry in entries) <= budget.reserved <= Decimal("0.15")
+
+
+async def test_a_judge_that_can_never_answer_costs_the_other_cases_of_its_chunk_no_answer(
+    tmp_path: Path, server: JudgeServer, cases: Callable[[int], Path], good_answer: Callable[[], dict[str, Any]]
+) -> None:
+    """The first request is refused for good while the second is in progress; the third case is not begun any more."""
+    cases(3)
+    go_on = threading.Event()
+
+    def reply(_: Received) -> ReplyContent:
+        if len(server.received) == 1:
+            return Fault.unknown_model()
+        go_on.wait(PATIENCE_S)
+        return good_answer()
+
+    server.default = reply
+    path = tmp_path / "suite.yaml"
+    path.write_text(
+        "rubric: edit-preservation\ncases: cases.jsonl\njudges:\n"
+        f"- {{judge: openai:test, base_url: '{server.openai_url}'}}\n",
+        "utf-8",
+    )
+    suite = load_suite(path)
+    office = await opened(tmp_path, slots=2)
+    driver: Any = Handle(office)
+    bench = WorkerRuntime("a", driver, recipe(suite, tmp_path))
+    living = asyncio.create_task(bench.follow_share())
+    parcels = [
+        CaseMessage(number, number, make_picklable(row.case), 0) for number, row in enumerate(suite.rows()) if row.case
+    ]
+    await office.add_chunk(parcels)
+    others = asyncio.all_tasks()
+    judging = asyncio.create_task(bench.judge(TaskChunk(0, tuple(parcels))))
+    assert await idle(judging)
+    begun = [task for task in asyncio.all_tasks() - others if "_judge_task" in repr(task.get_coro())]
+    assert len(begun) == 3
+    await asyncio.wait(begun, return_when=asyncio.FIRST_COMPLETED)
+    await idle(judging)
+    go_on.set()
+    with pytest.raises(SetupError, match="There is no model 'test'"):
+        await judging
+    living.cancel()
+    await leave(bench)
+    await office.finish()
+    bodies, _ = await office.collect(0) or ([], None)
+    assert [pickle.loads(body).verdict.outcome for body in bodies] == [Outcome.SCORED]
+    assert len(server.received) == 2
 
 
 async def test_a_worker_that_cannot_keep_to_its_share_ends_the_run(

@@ -402,7 +402,7 @@ class AsyncSession:
         """
         if not composer.is_ready_for(case):
             async with self._applying:  # once for all cases that wait for it
-                await asyncio.to_thread(composer.rubric_for, case)
+                await asyncio.to_thread(composer.check, case)
 
     async def _judge_composed(
         self, composer: Composer, case: Case, is_stopped: IsStopped = _is_never_stopped

@@ -96,7 +96,7 @@ class CaseFeed:
         try:
             if row.case is None:
                 raise CaseError(f"{row.location}: {'; '.join(row.problems)}.")
-            self.composer.rubric_for(row.case)
+            self.composer.check(row.case)
         except CaseError as error:
             if not self._skip:
                 raise

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING
 
 from beholder.api.arguments import check_number
 from beholder.errors import UsageError
+from beholder.ledger.export import COLUMN_TYPES
 from beholder.verdicts.calibration import CALIBRATION_KIND
 from beholder.verdicts.verdict import format_count
 
@@ -41,8 +42,18 @@ def write_text(output: Path, text: str) -> None:
         file.write(text.encode("utf-8", "backslashreplace"))
 
 
+_COLUMNS = list(COLUMN_TYPES)
+# Of the header of an export: it also has groups and criteria, in front of and between these.
+_FIRST_COLUMNS, _LAST_COLUMNS = (
+    ",".join(part).encode() for part in (_COLUMNS[1 : _COLUMNS.index("grade")], _COLUMNS[_COLUMNS.index("grade") :])
+)
+
+
 class OutputKind(Enum):
-    """What is written to a file, and how such a file begins and what it has near its beginning or its end."""
+    """What is written to a file, and how such a file begins and what it has near its beginning or its end.
+
+    Ratings and votes are known by nothing: people make such files by hand, and Beholder reads them.
+    """
 
     REPORT = (
         "report",
@@ -51,23 +62,32 @@ class OutputKind(Enum):
         (b"### <code>", b"</code> against <code>"),
         (b"<?xml ", b'<testsuites name="beholder"'),
     )
-    EXPORT = "export", (b"case,", b",outcome,"), (b'{"case": ', b'"outcome": "'), (b"PAR1", b"outcome")
-    RATINGS = "file of ratings", (b"case,rater,aspect,score\n", b""), (b"case,rater,aspect,winner,order\n", b"")
-    VOTES = "file of votes", (b"model_a,model_b,winner", b"")
+    EXPORT = (
+        "export",
+        (b"case,", b"," + _FIRST_COLUMNS + b",", b"," + _LAST_COLUMNS + b"\n"),
+        (b'{"case": ', b'"rubric_version": ', b'"outcome": "', b'"groups": {', b'"reused": '),
+        (b"PAR1", *(name.encode() for name in _COLUMNS)),
+    )
+    RATINGS = ("file of ratings",)
+    VOTES = ("file of votes",)
     CALIBRATION = "calibration", (b"{", f'"{CALIBRATION_KIND}"'.encode())
 
-    def __init__(self, title: str, *marks: tuple[bytes, bytes]) -> None:
+    def __init__(self, title: str, *marks: tuple[bytes, ...]) -> None:
         self.title, self.marks = title, marks
 
     def fits(self, head: bytes, tail: bytes) -> bool:
         """Return whether a file that begins and ends so is of this kind."""
-        return any(head.startswith(start) and (mark in head or mark in tail) for start, mark in self.marks)
+        return any(
+            head.startswith(start) and all(mark in head or mark in tail for mark in needed)
+            for start, *needed in self.marks
+        )
 
 
 def check_output(output: Path, kind: OutputKind, *, force: bool = False) -> None:
     """Raise `UsageError` if a file cannot be written, before the work whose result is to be in it.
 
-    A file that exists is replaced if it is empty or of the same kind, by how it begins.
+    A file that exists is replaced if it is empty or of the same kind, by how it begins; one of ratings or votes only if
+    it is empty.
 
     Args:
         output: The file; a pipe, the null device or a terminal is written to directly.
@@ -89,13 +109,15 @@ def check_output(output: Path, kind: OutputKind, *, force: bool = False) -> None
             file.seek(max(0, output.stat().st_size - _TAIL_BYTES))
             tail = file.read(_TAIL_BYTES)
     if head and not kind.fits(head, tail):
+        whose = (
+            f"is no {kind.title} of Beholder's" if kind.marks else f"is no empty file: a {kind.title} may be by people"
+        )
         raise UsageError(
-            f"{str(output)!r} exists and is no {kind.title} of Beholder's; name another file, or overwrite it (--force "
-            "or force=True)."
+            f"{str(output)!r} exists and {whose}; name another file, or overwrite it (--force or force=True)."
         )
 
 
-_HEAD_BYTES, _TAIL_BYTES = 4096, 65_536
+_HEAD_BYTES, _TAIL_BYTES = 65_536, 65_536  # a header has a column for each criterion
 PIPE_PATIENCE_S, _PIPE_PAUSE_S = 2.0, 0.02  # how long who reads from a pipe may take to open it
 
 

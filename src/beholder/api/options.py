@@ -125,7 +125,7 @@ class Options:
         setting: One of the rubric's settings; without it the images decide.
         styles: Folders with styles of your own.
         orders: In which orders the candidates of a preference are shown: `both`, `random` (one of them) or `given`.
-            Other rubrics have no orders.
+            Other rubrics have none: without one that is a preference, anything but `both` is refused.
         probe: Ask models also the questions of the rubric's probe, about a crop of the edit: one more call for each.
         threshold: The score (0 to 1) from which a case passes.
         gates: Findings that fail a case.
@@ -232,6 +232,11 @@ class Options:
         names = [rubric.name for rubric in loaded]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise UsageError(f"The rubric {twice!r} stands there twice; give each once.")
+        if self.orders != OrderChoice.BOTH and not any(rubric.is_preference for rubric in loaded):
+            raise UsageError(
+                "orders: is for rubrics that ask which of two is better, such as edit-preference, not "
+                f"{', '.join(names)}."
+            )
         scored = [override_scoring(one, self.threshold, self.gates, self.not_applicable) for one in loaded]
         return select_probes(scored, self.probe)
 

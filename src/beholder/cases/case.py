@@ -278,8 +278,8 @@ def _digest_image(source: ImageSource) -> bytes:
 
 def are_same_images(first: ImageSource, second: ImageSource) -> bool:
     """Return whether two images are the same address or bytes, or files with the same bytes. Nothing is fetched."""
-    if first == second:
-        return True
+    if first == second or (isinstance(first, bytes) and isinstance(second, bytes)):
+        return first == second
     if any(isinstance(one, bytes) or os.fspath(one)[:5].lower() == "data:" for one in (first, second)):
         return not any(isinstance(one, str) and is_remote(one) for one in (first, second)) and (
             _digest_image(first) == _digest_image(second)

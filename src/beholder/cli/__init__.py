@@ -35,9 +35,10 @@ def main() -> None:
 
         app(prog_name="beholder")
     except BeholderError as error:
+        from beholder.cli.app import was_logged
         from beholder.reports.text import printable
 
-        _exit_with(f"beholder: {printable(str(error), lines=True)}", EXIT_USAGE)
+        _exit_with("" if was_logged(error) else f"beholder: {printable(str(error), lines=True)}", EXIT_USAGE)
     except KeyboardInterrupt:
         _exit_with("beholder: interrupted", EXIT_INTERRUPTED)
     except SystemExit as stop:
@@ -55,10 +56,10 @@ def main() -> None:
 
 
 def _exit_with(text: str, code: int) -> NoReturn:
-    """Print a text to stderr and exit. That nobody reads it, or that stdout cannot be written, changes no exit code."""
+    """Print a text, if any, to stderr and exit. Output that cannot be written or nobody reads changes no exit code."""
     for stream in (sys.stdout, sys.stderr):
         try:
-            if stream is sys.stderr:
+            if text and stream is sys.stderr:
                 print(text, file=stream)
             stream.flush()
         except (OSError, ValueError):  # Python would try again at its end, and exit with a code of its own

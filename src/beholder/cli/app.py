@@ -18,7 +18,7 @@ from beholder.cli.run import collect, init, plan
 from beholder.cli.runs import ledger_app
 from beholder.cli.show import export, ratings_app, report, view
 from beholder.cli.statistics import agree, compare, estimate, history
-from beholder.errors import UsageError
+from beholder.errors import BeholderError, UsageError
 from beholder.plugins import OVERRIDE_VARIABLE
 
 app = typer.Typer(
@@ -74,11 +74,20 @@ for _commands in (app, *(group.typer_instance for group in app.registered_groups
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    """Writes records to what `sys.stderr` is at that time: a progress bar puts another stream there."""
+    """Writes records to what `sys.stderr` is at that time: a progress bar puts another stream there.
+
+    Attributes:
+        last_error: The error in the last record that had one.
+    """
+
+    last_error: BeholderError | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
         super().emit(record)
+        for value in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(value, BeholderError):
+                self.last_error = value
 
     def format(self, record: logging.LogRecord) -> str:
         from beholder.reports.text import printable
@@ -87,6 +96,11 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
 
 
 _handler = _StderrHandler()
+
+
+def was_logged(error: BeholderError) -> bool:
+    """Return whether stderr already has this error: a run that it ends logs it at once, and raises it at its end."""
+    return error is _handler.last_error
 
 
 def configure_logging(verbose: int) -> None:

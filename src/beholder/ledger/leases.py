@@ -307,7 +307,7 @@ class WorkerStore(LedgerConnection):
                 that is killed had reserved is lost, which is much of a small budget.
 
         Returns:
-            The granted amount in US dollars: enough for several calls, or what is left, or 0.
+            The granted amount in US dollars: enough for `calls` calls or for one, or what is left, or 0.
         """
         return self._write(grant_allowance, run, holder, limit, least, calls, singly_below)
 

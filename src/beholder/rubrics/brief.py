@@ -211,17 +211,19 @@ class Composer:
         """Return the rubric for a case: with its setting, and with the assertions of its style.
 
         Raises:
-            CaseError: The case does not fit, or its candidates are the same.
+            CaseError: The case does not fit.
         """
-        rubric = self._apply(case).rubric
-        if rubric.is_preference:
+        return self._apply(case).rubric
+
+    def check(self, case: Case) -> None:
+        """Raise `CaseError` if a case does not fit, or its candidates are the same, for which their files are read."""
+        if self.rubric_for(case).is_preference:
             _check_candidates(case)
-        return rubric
 
     def is_ready_for(self, case: Case) -> bool:
-        """Return whether `rubric_for` has the rubric at hand; else it renders a template, which may take seconds."""
+        """Return whether `check` takes no time; else it renders a template, or reads files, which may take seconds."""
         try:
-            return self._applied_key(case) in self._applied
+            return not self.rubric.is_preference and self._applied_key(case) in self._applied
         except CaseError:
             return False
 

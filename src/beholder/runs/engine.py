@@ -23,7 +23,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from beholder.cases.case import Case
-from beholder.errors import LedgerError, LedgerGone, Waiting
+from beholder.errors import BeholderError, LedgerError, LedgerGone, Waiting
 from beholder.judges.base import Judge, ReserveCall, capabilities_of
 from beholder.ledger.encoding import key_id
 from beholder.ledger.ledger import Ledger
@@ -185,7 +185,7 @@ class Engine:
         self._cases = cases
         self._slots = _RunSlots(settings.concurrency)
         self._file_problem = ""  # of the ledger, which ends the run early
-        self._failure: Exception | None = None  # of a judge, the ledger or the cases: the first, which does so too
+        self._failure: Exception | None = None  # of a judge, the ledger, the cases or the observer: the first
         self._unwritten: deque[tuple[WriteToken | None, list[Entry]]] = deque()
         self._write_failed = False  # a batch could not be written
         self._rescued = ""  # where verdicts are that could not be written, in a sentence
@@ -248,7 +248,7 @@ class Engine:
                 entry = await case_judge.judge(task.composer, task.case)
             except Waiting:  # for a batch; or for somebody else's answer when the run was stopped
                 if not self.stop.is_set():
-                    self.observer.on_waiting(1)
+                    self._notify(lambda: self.observer.on_waiting(1))
                 continue
             except Exception as error:  # before anything was answered
                 self._end_early(error)
@@ -294,7 +294,7 @@ class Engine:
                     if task.key in claimed.held or (task.key in claimed.mine and leases.epoch != epoch):
                         leased_elsewhere.append(task.number)
                     elif task.key not in claimed.mine:
-                        self.observer.on_skipped(1)
+                        self._notify(lambda: self.observer.on_skipped(1))
                     elif not self.stop.is_set() and self._can_go_on():
                         await self.tasks.put(task)
 
@@ -353,11 +353,19 @@ class Engine:
         """Let the run end with this error, unless it does with another one, once what is in progress is written."""
         if self._failure is None:
             self._failure = failure
-            if isinstance(failure, LedgerError):  # said at once: it may take a while until the run ends and says it
-                _log.warning("beholder: %s Nothing more is asked; what is in progress is finished.", failure)
+            # Said at once: it may take a while until the run ends and raises it.
+            sentence = failure if isinstance(failure, BeholderError) else f"{type(failure).__name__}: {failure}."
+            _log.warning("beholder: %s Nothing more is asked; what is in progress is finished.", sentence)
         if isinstance(failure, LedgerGone):
             self.ledger_thread.retry_for_s = 0.0  # it was waited for
         self._stop_asking()
+
+    def _notify(self, notify: Callable[[], None]) -> None:
+        """Notify the observer. If that fails the run ends early: calls in progress are paid for, and never canceled."""
+        try:
+            notify()
+        except Exception as error:
+            self._end_early(error)
 
     def _stop_asking(self) -> None:
         """Begin no new case, and let none out that was only prepared."""
@@ -402,7 +410,7 @@ class Engine:
             self._unwritten.popleft()
             if self.cache is not None:
                 self.cache.add(key_id(answer.key) for entry in batch for answer in entry.answers)
-            self.observer.on_written(batch)
+            self._notify(partial(self.observer.on_written, batch))
             self._can_go_on()
 
 

@@ -134,7 +134,7 @@ class SuiteRun:
         )
 
         def cases() -> Iterator[Case]:
-            return iter_valid_cases(suite.rows(), self.checked)
+            return iter_valid_cases(suite.rows(open_files=False), self.checked)  # read on the event loop
 
         if rounds is None:
             await self._judge_cases(settings, cases, observer, stop)

@@ -209,12 +209,17 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
             for rubric in self._rubrics
         )
 
-    def rows(self, *, selected: bool = True) -> RowSource:
-        """Return the selected rows, or all, checked against the rubrics; they can be iterated over several times."""
-        return RowSource(partial(self._rows, selected))
+    def rows(self, *, selected: bool = True, open_files: bool = True) -> RowSource:
+        """Return the selected rows, or all, checked against the rubrics; they can be iterated over several times.
 
-    def _rows(self, selected: bool) -> Iterator[CaseRow]:
-        fitted = _check_rows(self.read_rows(self._case_schema), self.fields, self.composers())
+        `open_files` says whether that the candidates of a pair differ is checked, for which their files are read.
+        """
+        return RowSource(partial(self._rows, selected, open_files))
+
+    def _rows(self, selected: bool, open_files: bool) -> Iterator[CaseRow]:
+        is_counted = selected and self.limit is not None  # the limit counts rows without problems
+        rows = self.read_rows(self._case_schema)
+        fitted = _check_rows(rows, self.fields, self.composers(), open_files or is_counted)
         return select_rows(fitted, self.limit, self.only, self.shuffle) if selected else fitted
 
     def read_rows(self, schema: CaseSchema) -> Iterable[CaseRow]:
@@ -578,7 +583,7 @@ def derive_case_schema(rubrics: Sequence[Rubric], setting: str, given: Sequence[
 
 
 def _check_rows(
-    rows: Iterable[CaseRow], fields: Mapping[str, FieldValue], composers: Sequence[Composer]
+    rows: Iterable[CaseRow], fields: Mapping[str, FieldValue], composers: Sequence[Composer], open_files: bool
 ) -> Iterator[CaseRow]:
     """Return the rows with the suite's own fields filled in, and with problems that a rubric finds (an impossible
     style)."""
@@ -589,7 +594,10 @@ def _check_rows(
         case = replace(row.case, fields={**fields, **row.case.fields}) if fields else row.case
         try:
             for composer in composers:
-                composer.rubric_for(case)
+                if open_files:
+                    composer.check(case)
+                else:
+                    composer.rubric_for(case)
         except UsageError as error:
             yield replace(row, case=None, problems=(str(error).replace("\n", "; "),))
         else:

@@ -268,7 +268,9 @@ class ComparedRun:
 
 def load_compared_run(ledger: Ledger, run: str) -> ComparedRun:
     """Load a run in one pass over its verdicts; `run` is a name or id as in `Ledger.run`."""
-    record = ledger.run(run)
+    from beholder.runs.ledger_access import correct_state  # late: loads what runs need
+
+    record = correct_state(ledger, ledger.run(run))
     grades: dict[str, dict[str, str]] = {}
     models: Counter[str] = Counter()
     count = 0

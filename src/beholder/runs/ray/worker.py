@@ -207,6 +207,7 @@ class WorkerRuntime:
             self._case_judge = replace(self._case_judge, thumbnails=selector)
         self._share = WorkerShare(-1, 0, 0.0)
         self._in_progress: set[asyncio.Task[None]] = set()
+        self._has_failed = False  # which ends the run: no other case is begun here
         self._share_task: asyncio.Task[None] | None = None
 
     @classmethod
@@ -227,11 +228,12 @@ class WorkerRuntime:
         return runtime
 
     async def judge(self, chunk: TaskChunk) -> None:
-        """Judge all cases of a chunk."""
+        """Judge all cases of a chunk. Raises the first failure once all that were begun have ended."""
         tasks = [asyncio.create_task(self._judge_task(task)) for task in chunk.tasks]
         self._in_progress.update(tasks)
         try:
-            await asyncio.gather(*tasks)
+            for failure in filter(None, await asyncio.gather(*tasks, return_exceptions=True)):
+                raise failure
         except asyncio.CancelledError:
             if not self._share.canceled:
                 raise
@@ -262,7 +264,7 @@ class WorkerRuntime:
 
     async def _judge_task(self, task: CaseMessage) -> None:
         async with self._ahead:
-            if self._share.stopped:
+            if self._share.stopped or self._has_failed:
                 return
             async with self._lock.shared():
                 decision = await self._starts.call((task.number, False))
@@ -277,7 +279,12 @@ class WorkerRuntime:
                 await self._finishes.call((task.number, to_pickle(self._give_up(task))))
 
     async def _judge(self, task: CaseMessage) -> None:
-        entry = await self._case_judge.judge(self._settings.composers[task.rubric], task.case)
+        try:
+            entry = await self._case_judge.judge(self._settings.composers[task.rubric], task.case)
+        except Exception:
+            self._has_failed = True
+            raise
+        self._has_failed |= entry.failure is not None
         await self._finishes.call((task.number, to_pickle(replace(entry, position=task.position, failure=None))))
         if entry.failure is not None:
             raise entry.failure
