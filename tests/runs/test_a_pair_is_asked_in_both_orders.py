@@ -247,9 +247,9 @@ def test_the_same_image_twice_is_a_sentence(tmp_path: Path, as_file: bool) -> No
 
 
 def test_orders_of_a_rubric_that_compares_nothing_are_wrong_use() -> None:
-    images = {"input": paint(0), "edited": paint(9)}
+    case = Case("c1", {"input": paint(0), "edited": paint(9)}, {"instruction": "make it red"})
     with pytest.raises(UsageError, match="orders: is for rubrics that ask which of two is better"):
-        judge("edit-preservation", judge=judge_by(), options={"orders": "given"}, instruction="make it red", **images)
+        judge("edit-preservation", case, judge=judge_by(), options={"orders": "given"})
 
 
 def test_candidates_are_compared_once_and_not_while_cases_are_judged(tmp_path: Path) -> None:
