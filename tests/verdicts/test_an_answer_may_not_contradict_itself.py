@@ -529,6 +529,8 @@ def test_assertions_are_answered_again_outside_their_criterion(
         ({"checks": {"A1": "Fail"}}, "checks.A1 ('Fail')"),
         ({"checks": [{"assertion": "A1", "status": "failed"}]}, "checks.A1.status ('failed')"),
         ({"checks": {"accuracy": ["No", "Yes", "Yes", "Yes", "Yes"]}}, "checks.accuracy.A1 ('No')"),
+        ({"accuracy_A1": "No"}, "accuracy_a1 ('No')"),
+        ({"no": ["A1"], "yes": ["A2"]}, "no ('A1')"),
         ({"failed_assertions": ["A1"]}, "failed_assertions ('A1')"),
         ({"failed": "A1, A2"}, "failed ('A1')"),
         ({"assertions_not_met": [{"id": "A1", "why": "dark"}]}, "assertions_not_met.A1 ('A1')"),
@@ -580,6 +582,16 @@ def test_what_else_is_said_of_assertions_is_no_contradiction(more: Json, verdict
     assert made.flags == verdict("restyle", restyle()).flags
 
 
+def test_answers_alone_in_the_order_of_the_assertions(verdict: Judge, restyle: Answer) -> None:
+    answer = restyle()
+    block = answer["criteria"]["accuracy"]
+    block |= {"answers": ["Yes", "No", "Yes", "Yes", "Yes"], "repeated": [False] * 5}
+    told = invalid(verdict("restyle", answer))
+    assert "criteria.accuracy.assertions.A2.answer ('Yes') and criteria.accuracy.answers.A2 ('No') disagree" in told
+    block["answers"] = ["Yes"] * 5
+    assert verdict("restyle", answer).scored
+
+
 def test_a_boolean_cannot_say_that_an_assertion_does_not_apply(verdict: Judge, restyle: Answer) -> None:
     answer = restyle({"accuracy": "/YYYY"})
     answer["criteria"]["accuracy"]["assertions"]["A1"]["passed"] = False
@@ -615,6 +627,7 @@ def test_a_score_under_the_letter_of_a_criterion(inside: str, name: str, verdict
         {"scores": {"beauty": 70}},
         {"results": {"beauty": 0.1}},
         {"ratings": {"beauty": 0.1}},
+        {"criterion_scores": {"beauty": 0.1}},
         {"beauty": {"rating": 1}},
         {"scores": {"beauty": {"rating": 1}}},
     ],

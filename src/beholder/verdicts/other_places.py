@@ -73,6 +73,7 @@ _VERDICT_WORDS = {
 }
 _ID_NAMES = ("id", "assertion", "assertion_id", "key", "name", "check")
 _MAX_DEPTH = 32  # of nesting, as in the text of an answer
+_CRITERION_WORDS = frozenset(("criteria", "criterion", "dimension", "factor"))
 # Containers in which nothing but criteria stands; in the others a number has to look like a score.
 _SCORE_CONTAINERS = frozenset(("criteria", "scores", "dimensions", "factor_results"))
 # Words in the name of a number at the top level that say that it is no score of a criterion: what code computes of the
@@ -88,7 +89,20 @@ _NO_CRITERION_WORDS = frozenset(
         *("region", "retry", "retrie", "round", "sentence", "subject", "thing", "try", "turn", "warning", "word"),
         *("batch", "case", "cost", "created", "date", "day", "delta", "depth", "duration", "elapsed", "fps", "height"),
         *("job", "judge", "latency", "length", "level", "megapixel", "mode", "model", "ms", "option", "price"),
-        *("prompt", "ratio", "run", "sample", "second", "seed", "session", "severity", "sigma", "size", "std"),
+        *(
+            "prompt",
+            "ranking",
+            "ratio",
+            "run",
+            "sample",
+            "second",
+            "seed",
+            "session",
+            "severity",
+            "sigma",
+            "size",
+            "std",
+        ),
         *("task", "temperature", "time", "timestamp", "uncertainty", "unit", "usd", "variance", "width", "year"),
         *("na", "yes"),
     )
@@ -171,6 +185,10 @@ class _Walk:
             self._add(id_, f"{place}.{id_}".removeprefix("."), value, meaning)
             return
         first, _, rest = name.partition("_")
+        before, _, last = name.rpartition("_")
+        if before in self.by_criterion and (id_ := self.ids.get(last)):  # `accuracy_A1`
+            self._add(id_, inner, value, meaning)
+            return
         if rest and (id_ := self.ids.get(first)) and (said := _read_named(inner, rest, value)):
             self.answers.setdefault(id_, []).append(said)
             return
@@ -179,7 +197,10 @@ class _Walk:
             self.visit(inner, value, _find_meaning(words) or meaning, depth + 1)
 
     def _visit_list(self, place: str, value: Sequence[object], meaning: str, depth: int) -> None:
-        ids = self.by_criterion.get(place.rpartition(".")[2], [])
+        *path, name = place.split(".")
+        is_named = split_key(name) <= _ANSWER_WORDS | _FILLING_WORDS
+        criterion = next((part for part in reversed(path) if part in self.by_criterion), "") if is_named else name
+        ids = self.by_criterion.get(criterion, [])
         if ids and len(ids) == len(value) and all(_read_answer(one) for one in value):
             for id_, one in zip(ids, value, strict=True):  # answers alone, in the order of the assertions
                 self._add(id_, f"{place}.{id_}", one, meaning)
@@ -230,6 +251,8 @@ def _find_meaning(words: frozenset[str]) -> str:
     """Return which answer the name of a list gives to all ids in it: `failed_assertions`; empty where it gives none."""
     if {"not", "applicable"} <= words:
         return "not_applicable"
+    if words in ({"yes"}, {"no"}):
+        return next(iter(words))
     is_no, is_yes = not words.isdisjoint(_NO_WORDS), not words.isdisjoint(_YES_WORDS)
     if is_no == is_yes or not words <= _YES_WORDS | _NO_WORDS | _NEGATIONS | _FILLING_WORDS:
         return ""
@@ -283,7 +306,9 @@ def list_scores_by_letter(document: Mapping[str, object], rubric: Rubric) -> dic
 
 def holds_scores(name: str) -> bool:
     """Return whether an object of this name holds scores of criteria: `scores`, `dimensions`, `ratings`."""
-    return name in CONTAINERS or (is_score_name(name) and split_key(name) <= SCORE_WORDS and name not in NO_CRITERIA)
+    return name in CONTAINERS or (
+        is_score_name(name) and split_key(name) <= SCORE_WORDS | _CRITERION_WORDS and name not in NO_CRITERIA
+    )
 
 
 def is_unknown_score(name: str, value: object, rubric: Rubric, container: str = "") -> bool:
