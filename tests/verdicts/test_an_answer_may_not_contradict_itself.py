@@ -648,6 +648,7 @@ def test_an_unknown_criterion_as_a_number_beside_the_criteria(more: Json, verdic
         {"num_people": 1, "faces": 1, "objects": 0, "beauty": 70, "beautiful": True, "year": 0},
         {"scores": {"total": 2, "overall": 0.5, "weighted_score": 0.5, "max_score": 1, "confidence": 1}},
         {"details": {"width": 640, "notes": "plain", "images": 1}, "results": {"passed": 1, "failed": 0, "ok": True}},
+        {"evaluation": {"overall": {"score": 1}, "notes": {"a": 1}}, "ratings": {"human": 1}},
         {"metadata": {"width": 640, "beauty": 1}, "usage": {"input_tokens": 1}, "hallucination_score": 1},
     ],
 )

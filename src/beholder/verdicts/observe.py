@@ -345,7 +345,8 @@ class _ScoreReader(AnswerReader):
                 unknown = {
                     key: value
                     for key, value in container.items()
-                    if has_score(value) or is_unknown_score(key, value, self.rubric, name)
+                    if (name in published and has_score(value))
+                    or (key not in wanted and is_unknown_score(key, value, self.rubric, name))
                 }
                 containers.append((f"{name}.", unknown))
         containers.append(("", self._top_level_criteria(document, wanted)))

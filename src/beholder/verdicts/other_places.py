@@ -206,12 +206,12 @@ class _Walk:
                 self._add(id_, f"{place}.{id_}", one, meaning)
             return
         for one in value:
-            id_ = self._find_id(one)
-            if id_ and isinstance(one, Mapping):
+            found = self._find_id(one)
+            if found and isinstance(one, Mapping):
                 if id(one) not in self.skip:
-                    self._add(id_, f"{place}.{id_}".removeprefix("."), one, meaning)
-            elif id_:
-                self._add_listed(place, [id_], meaning)
+                    self._add(found, f"{place}.{found}".removeprefix("."), one, meaning)
+            elif found:
+                self._add_listed(place, [found], meaning)
             else:
                 self.visit(place, one, meaning, depth + 1)
 
@@ -322,14 +322,17 @@ def is_unknown_score(name: str, value: object, rubric: Rubric, container: str = 
     """
     words = split_key(name)
     if isinstance(value, Mapping):
-        inner = [one for key, one in value.items() if is_score_name(normalize_key(str(key))) and key not in CLAIMS]
-        is_score = any(_fits_a_scale(one, rubric) for one in inner) and not _is_about_something_else(name, rubric)
-        return is_score or any(key in value for key in SCORES)
+        inner = [one for key, one in value.items() if key in SCORES or _is_second_score(str(key))]
+        return any(_fits_a_scale(one, rubric) for one in inner) and not _is_about_something_else(name, rubric)
     if container in _SCORE_CONTAINERS and not isinstance(value, bool) and parse_number(value) is not None:
         return not _is_about_the_whole(name, words) and not _belongs_to_criterion(name, rubric)
     if not isinstance(value, int | float | Decimal) or not _fits_a_scale(value, rubric):
         return False
     return not _is_about_something_else(name, rubric)
+
+
+def _is_second_score(key: str) -> bool:
+    return is_score_name(normalize_key(key)) and normalize_key(key) not in CLAIMS
 
 
 def _fits_a_scale(value: object, rubric: Rubric) -> bool:
@@ -354,7 +357,7 @@ def _is_about_something_else(name: str, rubric: Rubric) -> bool:
     words = split_key(name)
     if name in NO_CRITERIA or _is_about_the_whole(name, words) or _belongs_to_criterion(name, rubric):
         return True
-    if not words.isdisjoint(_NO_CRITERION_WORDS) or name == rubric.echo or name.endswith("_id"):
+    if not words.isdisjoint(_NO_CRITERION_WORDS) or name == normalize_key(rubric.echo) or name.endswith("_id"):
         return True
     of_the_rubric = split_key(normalize_key(rubric.name)) | SCORE_WORDS
     return words <= of_the_rubric or find_near_key(name, [finding.key for finding in rubric.findings]) is not None
