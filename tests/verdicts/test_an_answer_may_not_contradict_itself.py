@@ -480,6 +480,184 @@ def test_criteria_as_a_list_beside_an_object(container: str, verdict: Judge, fac
     assert "the criterion '?' is unknown" in invalid(verdict("edit-preservation online", unknown))
 
 
+def all_ids(answer: Json) -> list[str]:
+    return [id_ for block in answer["criteria"].values() for id_ in block["assertions"]]
+
+
+def tell_again(said: object, ids: list[str], form: str) -> object:
+    """Answers to assertions, once more, in one of the forms that they come in."""
+    if form == "by id":
+        return dict.fromkeys(ids, said)
+    if form == "objects by id":
+        return {id_: {"answer": said} for id_ in ids}
+    return [{"id": id_, "answer": said, "evidence": "x"} for id_ in ids]
+
+
+@pytest.mark.parametrize("name", ["results", "assertions", "assertion_results", "checks", "Evaluation", "answers"])
+@pytest.mark.parametrize("form", ["by id", "objects by id", "list"])
+@pytest.mark.parametrize("by_criterion", [True, False])
+def test_assertions_are_answered_again_outside_their_criterion(
+    name: str, form: str, by_criterion: bool, verdict: Judge, restyle: Answer
+) -> None:
+    """Such an answer was scored A+ with every assertion denied beside it."""
+    answer = restyle(score=5)
+    ids = {key: list(block["assertions"]) for key, block in answer["criteria"].items()}
+
+    def beside(said: object) -> Json:
+        if by_criterion:
+            return answer | {name: {key: tell_again(said, some, form) for key, some in ids.items()}}
+        return answer | {name: tell_again(said, all_ids(answer), form)}
+
+    told = invalid(verdict("restyle", beside("No")))
+    for id_ in all_ids(answer):
+        assert f".assertions.{id_}.answer ('Yes') and {name.lower()}." in told
+    made, plain = verdict("restyle", beside("yes")), verdict("restyle", answer)
+    if by_criterion and form != "list" and name not in CONTAINERS:
+        assert f"'accuracy' should not stand in {name.lower()}" in invalid(made)
+        return
+    assert made.scored, made.detail
+    assert (made.score, made.grade, made.flags) == (plain.score, plain.grade, plain.flags)
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({"A1": "No"}, "A1 ('No')"),
+        ({"a1": False}, "A1 (False)"),
+        ({"A1_answer": "No"}, "a1_answer ('No')"),
+        ({"checks": {"A1": 0}}, "checks.A1 (0)"),
+        ({"checks": {"A1": "Fail"}}, "checks.A1 ('Fail')"),
+        ({"checks": [{"assertion": "A1", "status": "failed"}]}, "checks.A1.status ('failed')"),
+        ({"checks": {"accuracy": ["No", "Yes", "Yes", "Yes", "Yes"]}}, "checks.accuracy.A1 ('No')"),
+        ({"accuracy_A1": "No"}, "accuracy_a1 ('No')"),
+        ({"no": ["A1"], "yes": ["A2"]}, "no ('A1')"),
+        ({"failed_assertions": ["A1"]}, "failed_assertions ('A1')"),
+        ({"failed": "A1, A2"}, "failed ('A1')"),
+        ({"assertions_not_met": [{"id": "A1", "why": "dark"}]}, "assertions_not_met.A1 ('A1')"),
+        ({"failed": {"accuracy": {"A1": "too dark"}}}, "failed.accuracy.A1 ('too dark')"),
+        ({"failed": {"A1": True}}, "failed.A1 (True)"),
+        ({"summary": {"failures": ["A1"]}}, "summary.failures ('A1')"),
+        ({"not_applicable": ["A1"]}, "not_applicable ('A1')"),
+    ],
+)
+@pytest.mark.parametrize("inside", [True, False])
+def test_one_assertion_is_denied_elsewhere(
+    more: Json, place: str, inside: bool, verdict: Judge, restyle: Answer
+) -> None:
+    answer = restyle()
+    (answer["criteria"]["accuracy"] if inside else answer).update(more)
+    before = "criteria.accuracy." if inside else ""
+    told = invalid(verdict("restyle", answer))
+    assert f"criteria.accuracy.assertions.A1.answer ('Yes') and {before}{place} disagree" in told
+
+
+@pytest.mark.parametrize("name", ["result", "Verdict", "value", "passed", "is_met", "response", "status", "decision"])
+def test_an_assertion_with_two_answers_inside(name: str, verdict: Judge, restyle: Answer) -> None:
+    for said, scored in ((False, False), ("No", False), ("fail", False), (True, True), ("Yes.", True), (None, True)):
+        answer = restyle()
+        answer["criteria"]["accuracy"]["assertions"]["A1"][name] = said
+        made = verdict("restyle", answer)
+        assert made.scored is scored, (said, made.detail)
+        if not scored:
+            place = "criteria.accuracy.assertions.A1"
+            assert f"{place}.answer ('Yes') and {place}.{name.lower()} ({said!r}) disagree" in made.detail
+    answer["criteria"]["accuracy"]["assertions"]["A1"] = {"answer": "No", "evidence": "x", "failed": True, name: False}
+    assert verdict("restyle", answer).scored
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"passed_assertions": ["A1", "A2"], "failed_assertions": []},
+        {"total_assertions": 23, "passed_assertions": 23, "failed": 0, "yes": 23, "no": 0},
+        {"confidence": {"A1": 1}, "uncertain": {"A1": False}, "borderline_assertions": ["A1"]},
+        {"evidence": {"A1": "No", "A2": "no sign of it"}, "notes": {"A1": "No dog is seen.", "A2": "fine"}},
+        {"key_observations": ["A1"], "grades": {"A1": 0}, "previous_answers": {"A1": "No"}},
+        {"improvements": "A1 could be better, though it did not fail", "failure_modes": ["A1"]},
+    ],
+)
+def test_what_else_is_said_of_assertions_is_no_contradiction(more: Json, verdict: Judge, restyle: Answer) -> None:
+    made = verdict("restyle", restyle() | more)
+    assert made.scored, made.detail
+    assert made.flags == verdict("restyle", restyle()).flags
+
+
+def test_answers_alone_in_the_order_of_the_assertions(verdict: Judge, restyle: Answer) -> None:
+    answer = restyle()
+    block = answer["criteria"]["accuracy"]
+    block |= {"answers": ["Yes", "No", "Yes", "Yes", "Yes"], "repeated": [False] * 5}
+    told = invalid(verdict("restyle", answer))
+    assert "criteria.accuracy.assertions.A2.answer ('Yes') and criteria.accuracy.answers.A2 ('No') disagree" in told
+    block["answers"] = ["Yes"] * 5
+    assert verdict("restyle", answer).scored
+
+
+def test_a_boolean_cannot_say_that_an_assertion_does_not_apply(verdict: Judge, restyle: Answer) -> None:
+    answer = restyle({"accuracy": "/YYYY"})
+    answer["criteria"]["accuracy"]["assertions"]["A1"]["passed"] = False
+    assert verdict("restyle", answer | {"checks": {"A1": False}}).scored
+    assert "checks.A1 ('No') disagree" in invalid(verdict("restyle", answer | {"checks": {"A1": "No"}}))
+
+
+def test_a_confidence_outside_the_criterion(verdict: Judge, restyle: Answer) -> None:
+    answer = restyle(confidence={})
+    outside = [{"id": "A1", "answer": "Yes", "confidence": 1}]
+    told = invalid(verdict("restyle-confidence", answer | {"results": outside}))
+    assert "criteria.accuracy.assertions.A1.confidence (5) and results.A1.confidence (1) disagree" in told
+
+
+@pytest.mark.parametrize("inside", ["scores", "ratings", ""])
+@pytest.mark.parametrize("name", ["A", "a", "accuracy_score"])
+def test_a_score_under_the_letter_of_a_criterion(inside: str, name: str, verdict: Judge, restyle: Answer) -> None:
+    answer = restyle(score=5)
+    place = f"{inside}.{name.lower()}".removeprefix(".")
+    told = invalid(verdict("restyle", answer | ({inside: {name: 1}} if inside else {name: 1})))
+    assert f"criteria.accuracy.score (5) and {place} (1) disagree" in told
+    made = verdict("restyle", answer | ({inside: {name: 5}} if inside else {name: 5}))
+    assert made.scored, made.detail
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"beauty": 0.1},
+        {"beauty_score": 0.1},
+        {"scores": {"beauty": 0.1}},
+        {"scores": {"beauty": "0.1"}},
+        {"scores": {"beauty": 70}},
+        {"results": {"beauty": 0.1}},
+        {"ratings": {"beauty": 0.1}},
+        {"criterion_scores": {"beauty": 0.1}},
+        {"beauty": {"rating": 1}},
+        {"scores": {"beauty": {"rating": 1}}},
+    ],
+)
+def test_an_unknown_criterion_as_a_number_beside_the_criteria(more: Json, verdict: Judge, description: Answer) -> None:
+    told = invalid(verdict("description", description() | more))
+    assert "the criterion 'beauty" in told
+    assert "is unknown" in told
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"confidence": 0.9, "image_id": 1, "total_assertions": 23, "pass_rate": 1},
+        {"weighted_score": 0.5, "normalized_score": 0.5, "composite_score": 0.5, "mean": 0.5, "max_score": 1},
+        {"description_score": 0.5, "rating": 1, "stars": 1, "human_rating": 1, "expected_score": 0},
+        {"seed": 1, "attempt": 1, "version": 1, "temperature": 0, "duration_seconds": 0.5, "cost_usd": 0.01},
+        {"num_people": 1, "faces": 1, "objects": 0, "beauty": 70, "beautiful": True, "year": 0},
+        {"scores": {"total": 2, "overall": 0.5, "weighted_score": 0.5, "max_score": 1, "confidence": 1}},
+        {"details": {"width": 640, "notes": "plain", "images": 1}, "results": {"passed": 1, "failed": 0, "ok": True}},
+        {"evaluation": {"overall": {"score": 1}, "notes": {"a": 1}}, "ratings": {"human": 1}},
+        {"metadata": {"width": 640, "beauty": 1}, "usage": {"input_tokens": 1}, "hallucination_score": 1},
+    ],
+)
+def test_a_number_that_is_something_else_is_no_criterion(more: Json, verdict: Judge, description: Answer) -> None:
+    made = verdict("description", description() | more)
+    assert made.scored, made.detail
+    assert made.flags == verdict("description", description()).flags
+
+
 @dataclass(frozen=True)
 class Fact:
     """A fact of an answer in our compact form: its place and value, a value that differs, and other places for it."""
@@ -519,6 +697,10 @@ def facts(answer: Json) -> Iterator[Fact]:
             again = (
                 *(f"{own}.results.{id_}.answer", f"dimensions.{key}.assertions.{id_}.answer"),
                 f"{own}.assertions.{id_}.{ANY_NAME}_answer",
+                *(f"{own}.assertions.{id_}.{name}" for name in ("result", "verdict", "value", "final_result")),
+                *(f"{place}.{id_}" for place in ("results", "checks", "assertion_results", own, f"details.{key}")),
+                *(f"{place}.{id_}.answer" for place in ("results", ANY_NAME, f"{own}.checks")),
+                *(f"{ANY_NAME}.{id_}.result", id_, f"{id_}.answer", f"{own}.{ANY_NAME}.{id_}"),
             )
             yield Fact(f"{own}.assertions.{id_}.answer", "Yes", "No", again)
     for finding in FINDINGS:

@@ -52,7 +52,7 @@ Block = tuple[str, Mapping[str, object]]
 
 
 # Words in the name of a number that say that it is a score, in the singular.
-_SCORE_WORDS = frozenset(
+SCORE_WORDS = frozenset(
     (
         *("assessment", "evaluation", "grade", "graded", "judgement", "judgment", "mark", "point", "rated", "rating"),
         *("score", "scored", "star", "verdict"),
@@ -104,7 +104,7 @@ def is_score_name(name: str, key: str = "") -> bool:
     With the key of a criterion whose words the name has, the other words say so, or there are no others.
     """
     more = split_key(name) - split_key(key)
-    return not has_other_meaning(name) and (not more or not _SCORE_WORDS.isdisjoint(more))
+    return not has_other_meaning(name) and (not more or not SCORE_WORDS.isdisjoint(more))
 
 
 def find_near_key(name: str, keys: Iterable[str]) -> str | None:
@@ -280,6 +280,16 @@ def walk_values(place: str, value: object, criteria: Collection[str]) -> Iterato
 def list_given(blocks: Iterable[Block], *names: str) -> list[Given]:
     """Return what stands in these objects under these names."""
     return [(prefix + name, block[name]) for prefix, block in blocks for name in names if name in block]
+
+
+def list_assertion_lists(given: Iterable[Given]) -> list[Given]:
+    """Return the objects and lists of assertions in what is given of a criterion."""
+    return [
+        (f"{place}.{name}", listed)
+        for place, block in given
+        for name, listed in (block.items() if isinstance(block, Mapping) else ())
+        if normalize_key(name) in ASSERTION_LISTS and isinstance(listed, Mapping | list)
+    ]
 
 
 def first_text(blocks: Iterable[Block], *names: str) -> object:

@@ -41,6 +41,7 @@ from beholder.verdicts.answer_fields import (
     holds_criteria,
     is_score_name,
     is_score_of,
+    list_assertion_lists,
     list_criteria,
     list_given,
     list_length_claims,
@@ -55,6 +56,14 @@ from beholder.verdicts.answer_fields import (
     plain_score,
     quote_fact,
     walk_values,
+)
+from beholder.verdicts.other_places import (
+    Said,
+    holds_scores,
+    is_unknown_score,
+    list_outside_answers,
+    list_scores_by_letter,
+    list_second_answers,
 )
 from beholder.verdicts.parse import parse_number, parse_score, parse_text
 from beholder.verdicts.verdict import Flag, format_count, quote_value
@@ -243,13 +252,20 @@ class _ScoreReader(AnswerReader):
         super().__init__(rubric, context)
         self.reworded_ids: list[str] = []
         self.near_scores: dict[str, str] = {}  # names at the top level that stand for the score of a criterion
+        self.scores_by_letter: dict[str, list[Given]] = {}
+        self.outside: dict[str, list[Said]] = {}  # answers to assertions where they are not read, by id
+        self.outside_confidences: dict[str, list[Given]] = {}
 
     def read(self, document: Mapping[str, object]) -> Observations:
         document = self.normalize_keys("", document)
         self.near_scores = self._find_near_scores(document)
+        self.scores_by_letter = list_scores_by_letter(document, self.rubric)
+        given = self._blocks(document)
+        read = [one for blocks in given for _, one in list_assertion_lists(blocks)]
+        self.outside, self.outside_confidences = list_outside_answers(document, self.rubric, read)
         criteria = {
             criterion.key: self._criterion(criterion, blocks, document)
-            for criterion, blocks in zip(self.rubric.criteria, self._blocks(document), strict=True)
+            for criterion, blocks in zip(self.rubric.criteria, given, strict=True)
             if blocks
         }
         findings = self._findings(document)
@@ -314,17 +330,25 @@ class _ScoreReader(AnswerReader):
         """
         results_key = self.rubric.results_key
         containers: list[Block] = []
-        for name in dict.fromkeys((*CONTAINERS, normalize_key(results_key))):
+        near = (name for name, value in document.items() if isinstance(value, Mapping) and holds_scores(name))
+        published = (*CONTAINERS, normalize_key(results_key))
+        for name in dict.fromkeys((*published, *near)):
             container = document.get(name)
             if isinstance(container, list):
                 containers += list_criteria(name, container, wanted)
             if not isinstance(container, Mapping):
                 continue
             container = self.normalize_keys(f"{name}.", container)
-            if holds_criteria(container, wanted):
+            if name in published and holds_criteria(container, wanted):
                 containers.append((f"{name}.", container))
             else:
-                containers.append((f"{name}.", {key: value for key, value in container.items() if has_score(value)}))
+                unknown = {
+                    key: value
+                    for key, value in container.items()
+                    if (name in published and has_score(value))
+                    or (key not in wanted and is_unknown_score(key, value, self.rubric, name))
+                }
+                containers.append((f"{name}.", unknown))
         containers.append(("", self._top_level_criteria(document, wanted)))
         other = {setting.results for setting in self.rubric.settings.values()} - {results_key}
         elsewhere = ", ".join(
@@ -346,7 +370,7 @@ class _ScoreReader(AnswerReader):
             if name in self.near_scores:
                 continue
             is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-            if has_score(value) or (has_bare_scores and is_number):
+            if has_score(value) or (has_bare_scores and is_number) or is_unknown_score(name, value, self.rubric):
                 criteria[name] = value
         return criteria
 
@@ -362,6 +386,7 @@ class _ScoreReader(AnswerReader):
         self, criterion: Criterion, given: Sequence[Given], document: Mapping[str, object]
     ) -> ObservedCriterion:
         near = [(name, document[name]) for name, key in self.near_scores.items() if key == criterion.key]
+        near += self.scores_by_letter.get(criterion.key, [])
         blocks = [
             (f"{place}.", self.normalize_keys(f"{place}.", value))
             for place, value in given
@@ -452,7 +477,9 @@ class _ScoreReader(AnswerReader):
     def _assertion(self, assertion: Assertion, entries: Sequence[Block]) -> ObservedAssertion:
         entries = [(prefix, self.normalize_keys(prefix, entry)) for prefix, entry in entries]
         answers = [*list_given(entries, "answer"), *list_near_answers(entries)]
-        answer = self._answer(assertion, self._agree(answers, plain_answer))
+        value = self._agree(answers, plain_answer)
+        self._check_said(answers, [*list_second_answers(entries), *self.outside.get(assertion.id, [])])
+        answer = self._answer(assertion, value)
         given = first_text(entries, "evidence")
         evidence = parse_text(given)
         if evidence is None:
@@ -466,9 +493,18 @@ class _ScoreReader(AnswerReader):
             self.reworded_ids.append(assertion.id)
         confidence = None
         if self.rubric.scoring.criterion_score == "confidence" and answer != "abstained":
-            value = self._agree(list_given(entries, "confidence"), plain_number)
+            confidences = [*list_given(entries, "confidence"), *self.outside_confidences.get(assertion.id, [])]
+            value = self._agree(confidences, plain_number)
             confidence = self._number(f"{assertion.id}.confidence", value, (1, 5), True)
         return ObservedAssertion(answer, evidence or "", confidence, question)
+
+    def _check_said(self, answers: Sequence[Given], again: Iterable[Said]) -> None:
+        """Complain about what is said of an assertion in places that are not read, and differs from what is."""
+        first = next(((place, value) for place, value in answers if value is not None), None)
+        for said in again if first else ():
+            if first and said.contradicts(plain_answer(first[1])):
+                both = f"{first[0]} ({quote_fact(first[1])}) and {said.place} ({quote_fact(said.value)})"
+                self.complaints.append(f"{both} disagree, and should say the same")
 
     def _answer(self, assertion: Assertion, value: object) -> str:
         if isinstance(value, bool):
