@@ -77,7 +77,7 @@ def shown(plugin: Path, override: str = "") -> tuple[list[str], str]:
 
 @pytest.mark.parametrize(
     ("given", "hint"),
-    [("opena", "'opena': nothing is built in under this name; did you mean 'openai'?"), ("zzz", "there are ")],
+    [("opena", "'opena' that a plug-in could replace; did you mean 'openai'?"), ("zzz", "there are ")],
 )
 def test_what_is_not_built_in_cannot_be_replaced(given: str, hint: str) -> None:
     words = [sys.executable, "-m", "beholder", "--override", given, "rubrics"]

@@ -339,7 +339,7 @@ def check_overrides(names: Iterable[str]) -> None:
             hint = (
                 f"did you mean {normalized[close[0]]!r}?" if close else f"there are {', '.join(normalized.values())}."
             )
-            raise UsageError(f"--override {name!r}: nothing is built in under this name; {hint}")
+            raise UsageError(f"Nothing is built in under the name {name!r} that a plug-in could replace; {hint}")
 
 
 def _is_built_in(name: str) -> bool:
