@@ -12,6 +12,7 @@ import logging
 import os
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from traceback import walk_tb
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +38,22 @@ def find_named_entry_points(group: str) -> list[EntryPoint]:
 def is_own(point: EntryPoint) -> bool:
     """Return whether an entry point is one of Beholder's own."""
     return point.value.startswith(("beholder.", "beholder:"))
+
+
+def find_blamed_plugin(error: BaseException) -> str:
+    """Return the package and version of the plug-in in whose code an error rose, or in what it called; else empty."""
+    modules = {
+        point.value.partition(":")[0].partition(".")[0]: point
+        for group in entry_points().groups
+        if group.startswith("beholder.")
+        for point in entry_points(group=group)
+        if not is_own(point)
+    }
+    for frame, _ in reversed(list(walk_tb(error.__traceback__))):
+        point = modules.get(str(frame.f_globals.get("__name__")).partition(".")[0])
+        if point is not None:
+            return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+    return ""
 
 
 def may_override(point: EntryPoint, name: str) -> bool:

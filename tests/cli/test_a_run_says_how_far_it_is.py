@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,27 @@ def test_what_was_not_asked_is_said_everywhere(run: Any, over_budget: Run) -> No
         assert f"{line} (over budget)" in Path(name).read_text("utf-8")
 
 
+def test_what_to_do_about_it_is_said_in_full(run: Any, over_budget: Run, server: JudgeServer) -> None:
+    assert "--param max_tokens=N" in run("show").out
+    words = "run -q --rubric edit-preservation --cases cases.jsonl --judge openai:x --no-audit --concurrency 1"
+    price = "--price-input 0 --price-output 1000 --param max_tokens=1000 --budget 1.06 --max-unscored 100%"
+    done = run(f"{words} --base-url {server.openai_url} {price}")
+    assert (done.code, done.out) == (0, "")
+    assert f"beholder: {TOTAL - ASKED} of {TOTAL} were not asked: a call may cost up to $1.0000" in done.err
+    assert "--param max_tokens=N" in done.err
+
+
+def test_what_is_reserved_for_a_killed_process_is_shown(run: Any, over_budget: Run) -> None:
+    assert " reserved spent" not in said(run("show"))
+    assert "reserved" not in run("runs").out
+    with Ledger.open("beholder.db") as ledger:
+        each = Decimal("1.91")
+        assert ledger.grant(over_budget.id, "killed", Decimal(100), each, 1) == each
+    assert over_budget.reserved_usd == each
+    assert "$1.9100 reserved" in said(run("runs"))
+    assert "+ $1.9100 reserved spent by this run" in said(run("show"))
+
+
 def test_the_web_says_so_too(over_budget: Run) -> None:
     app = create_app(Path("beholder.db"))
     try:
@@ -115,6 +137,14 @@ def test_a_killed_run_is_interrupted(run: Any, over_budget: Run) -> None:
     assert json.loads(run("runs --json").out)["state"] == "interrupted"
     assert "interrupted" in run("show").out
     assert over_budget.refresh().state == "interrupted"
+
+
+def test_a_run_under_way_is_not_asked_about_before_it_is_kept(run: Any, over_budget: Run) -> None:
+    with Ledger.open("beholder.db") as ledger, ledger.lock_run(over_budget.id, alone=True):
+        done = run("runs delete latest")
+    assert (done.code, done.out) == (2, "")
+    assert "is under way" in done.err
+    assert Run.load("latest", "beholder.db").id == over_budget.id
 
 
 def test_asking_whether_a_run_is_locked_changes_no_lock(over_budget: Run) -> None:

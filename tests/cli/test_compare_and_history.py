@@ -381,6 +381,33 @@ def test_apples_and_pears_are_told(run: Any, restyles: Path) -> None:
     assert "Not like with like" not in done.out
 
 
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ("one one --fail-on regression", "could never fail"),
+        ("one none", "none"),
+        ("one two --fail-on regresion", "regresion"),
+    ],
+)
+def test_a_gate_that_was_refused_leaves_no_older_decision(run: Any, restyles: Path, wrong: str, sentence: str) -> None:
+    files = "--junit j.xml --markdown pr.md"
+    assert run(f"compare two one --fail-on regression {files}").code == 0
+    assert "✅" in (restyles / "pr.md").read_text("utf-8")
+    done = run(f"compare {wrong} {files}")
+    assert done.code == 2
+    suite = Xml.parse(restyles / "j.xml").getroot().find("testsuite")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("errors")) == ("1", "1")
+    error = suite.find("testcase/error")
+    assert error is not None
+    assert sentence in error.get("message", "")
+    assert f"beholder: {error.get('message')}\n" == done.err
+    told = (restyles / "pr.md").read_text("utf-8")
+    assert "❌ **Not decided**" in told
+    assert "✅" not in told
+    assert run(f"compare two one --fail-on regression {files}").code == 0  # which replaces them without --force
+
+
 def test_runs_without_a_case_in_common_are_wrong_use(run: Any, restyles: Path) -> None:
     done = run("compare one odd")
     assert done.code == 2

@@ -83,6 +83,10 @@ def test_a_budget_without_a_price_names_the_price_list_if_there_is_none(
     assert ("beholder[prices]" in done.err) is not installed
     assert "--price-input" in done.err
     assert "1.25" not in done.err  # a price that is nobody's
+    planned = run(RUN.replace("run", "plan", 1) + "cases.jsonl --judge openai:own-model --budget 1")
+    said = planned.out + planned.err
+    assert "price" in said
+    assert ("beholder[prices]" in said) is not installed
 
 
 def test_what_was_not_asked_is_not_done(run: Any, cases: Path, server: JudgeServer) -> None:

@@ -69,3 +69,13 @@ def test_a_price_makes_the_cost_known(suite: object, run: Any) -> None:
     done = run("plan suite.yaml --price-input 1 --price-output 2 --json")
     assert done.code == 0, done.err
     assert done.out != run("plan suite.yaml --price-input 1 --price-output 3 --json").out
+
+
+def test_what_is_wrong_in_the_file_is_told_before_a_flag_that_is_wrong_by_it(folder: Path, run: Any) -> None:
+    text = "rubric: edit-preservation\ncases: cases.jsonl\njudge: openai:x\n"
+    (folder / "misspelled.yaml").write_text(text, "utf-8")
+    done = run("plan misspelled.yaml --base-url http://localhost:1/v1")
+    assert done.code == 2
+    assert "line 3" in done.err
+    assert "judges" in done.err
+    assert "no judge of the suite is one" not in done.err

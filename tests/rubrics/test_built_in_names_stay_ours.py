@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from beholder.rubrics.load import check_overrides
+
 PLUGIN = """
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +73,21 @@ def shown(plugin: Path, override: str = "") -> tuple[list[str], str]:
         [sys.executable, "-c", SHOW, str(plugin)], env=variables, capture_output=True, text=True, check=True
     )
     return done.stdout.splitlines(), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [("opena", "'opena' that a plug-in could replace; did you mean 'openai'?"), ("zzz", "there are ")],
+)
+def test_what_is_not_built_in_cannot_be_replaced(given: str, hint: str) -> None:
+    words = [sys.executable, "-m", "beholder", "--override", given, "rubrics"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert hint in done.stderr
+
+
+def test_what_is_built_in_is_known() -> None:
+    check_overrides(["openai", "description", "colour", "Anime", "openai, google"])
 
 
 def test_ours_are_used_and_its_own_are_found(plugin: Path) -> None:

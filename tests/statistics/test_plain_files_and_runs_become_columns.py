@@ -49,7 +49,7 @@ def test_ratings_are_cases_by_raters(tmp_path: Path) -> None:
         ("case,rater,aspect,score\na,,SC,1\n", "line 2: there is no rater"),
         ("case,rater,aspect,score\na,x,SC,1\na,x,SC,2\n", "line 3: 'x' rates 'SC' of 'a' a second time"),
         ("case,rater,aspect,score\n", "holds no rating"),
-        ("id,who\na,x\n", "there is no rater and no aspect"),
+        ("id,who\na,x\n", "there is no rater and no aspect; a row has case, rater, aspect, score"),
     ],
 )
 def test_what_is_no_rating_is_named(tmp_path: Path, text: str, said: str) -> None:

@@ -100,6 +100,8 @@ def test_anthropics_client_streams_lists_models_and_submits_batches(bare: bool) 
     ):
         assert [model.id for model in one.models.list()] == ["claude-haiku-4-5"]
         question: Any = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+        assert [block.type for block in one.messages.create(**question).content] == ["text"]
+        question |= {"max_tokens": 2048, "thinking": {"type": "enabled", "budget_tokens": 1024}}
         assert [block.type for block in one.messages.create(**question).content] == ["thinking", "text"]
         with one.messages.stream(**question) as stream:
             assert "".join(stream.text_stream) == STREAMED

@@ -145,7 +145,7 @@ def test_a_case_shows_what_was_said(visited: Opened) -> None:
 
 
 def test_a_run_that_is_running_is_followed(visited: Opened, place: Path, started: Started) -> None:
-    with Ledger.open(place, create=True) as ledger:
+    with Ledger.open(place, create=True) as ledger, ledger.lock_run("r2", alone=True):
         ledger.start(run_record("r2", total=3))
         site = started(place)
         page, all_runs = visited("/runs/r2", at=site), visited("/", at=site)

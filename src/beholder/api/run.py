@@ -34,7 +34,7 @@ from beholder.ledger.query import Tally, tally_groups, tally_verdicts
 from beholder.ledger.types import FINISHED, WAITING, RunProgress, RunRecord, StoredVerdict
 from beholder.reports.text import MAX_REPORT_MB, format_done, humanize_state, run_state
 from beholder.runs.execution import RunMeans, choose_exit_code, find_missed_thresholds
-from beholder.runs.ledger_access import correct_state, delete_run
+from beholder.runs.ledger_access import correct_state, delete_run, refuse_active_run
 from beholder.verdicts.verdict import Outcome, Verdict, format_count
 
 if TYPE_CHECKING:
@@ -137,6 +137,18 @@ class Run:
     def spent_usd(self) -> Decimal | None:
         """What the run is known to have spent, in US dollars; `None` if nothing is known."""
         return self.record.spent_usd
+
+    @property
+    def reserved_usd(self) -> Decimal:
+        """What the run may have spent beyond `spent_usd`, in US dollars: by calls and batch jobs that are in progress,
+        or whose process was killed. The budget counts it. Read from the ledger each time."""
+        with self.open() as ledger:
+            return ledger.reserved_usd(self.id)
+
+    def check_idle(self) -> None:
+        """Raise `UsageError` if the run is under way, or its session is in use: it could not be deleted."""
+        with self.open() as ledger:
+            refuse_active_run(ledger, self.id)
 
     @property
     def progress(self) -> RunProgress:

@@ -70,11 +70,19 @@ def _exit_with(text: str, code: int) -> NoReturn:
 
 def _report_crash(error: BaseException) -> NoReturn:
     from beholder import __version__
+    from beholder.ledger.encoding import redact_values
+    from beholder.plugins import find_blamed_plugin
+    from beholder.providers.endpoint import find_secrets
+    from beholder.providers.payload import redact_whole
     from beholder.reports.text import printable
 
-    lines = printable("".join(traceback.format_exception(error)), lines=True)
+    shown = redact_whole("".join(traceback.format_exception(error)), find_secrets())
+    lines = printable(str(redact_values(shown)), lines=True)
+    ours = f"in Beholder {__version__}, and not yours; please report it as an issue"
+    plugin = find_blamed_plugin(error)
+    where = f"in the plug-in {plugin}, not in Beholder {__version__}; please report it to its authors"
     _exit_with(
-        f"{lines}\nbeholder: this is an error in Beholder {__version__}, and not yours; please report it as an issue, "
-        "with the command, the lines above and what `beholder doctor` prints, without keys and private data.",
+        f"{lines}\nbeholder: this is an error {printable(where) if plugin else ours}, with the command, the lines "
+        "above and what `beholder doctor` prints, without keys and private data.",
         EXIT_CRASH,
     )

@@ -134,6 +134,9 @@ def _beholder(
 ) -> None:
     configure_logging(verbose)
     if override:
+        from beholder.rubrics.load import check_overrides
+
+        check_overrides(override)
         os.environ[OVERRIDE_VARIABLE] = ",".join(override)
     if version:
         from beholder import __version__

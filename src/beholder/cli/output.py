@@ -30,7 +30,7 @@ from beholder.errors import UsageError
 from beholder.ledger.query import Tally
 from beholder.ledger.types import FINISHED, INTERRUPTED, WAITING, Entry
 from beholder.reports.progress import ProgressCounter, make_counter
-from beholder.reports.text import describe_preferences, format_done, format_mean, printable
+from beholder.reports.text import MAX_REASON_CHARACTERS, describe_preferences, format_done, format_mean, printable
 from beholder.rubrics.brief import Brief, TextBlock
 from beholder.rubrics.rubric import Rubric, to_fraction
 from beholder.verdicts.verdict import Outcome, Verdict, format_beside
@@ -273,11 +273,14 @@ class RunOutput(RunHooks):
             print("interrupted; run the same command again to resume", file=sys.stderr)
         if not self.quiet and not self.as_json:
             for failure in counts.failures:
-                print(f"  {printable(failure)[:300]}", file=sys.stderr)
+                print(f"  {printable(failure)[:MAX_REASON_CHARACTERS]}", file=sys.stderr)
             if more := counts.unscored - len(counts.failures):
                 print(f"  … and {more} more without a score", file=sys.stderr)
         elif code == EXIT_UNSCORED and not self.as_json:
             self.notify(_explain_unscored(result))
+        if self.quiet and not self.as_json and (not_asked := result.summary.not_asked):
+            why = next((verdict.detail for verdict in result.verdicts(outcome=Outcome.OVER_BUDGET)), "")
+            self.notify(f"{not_asked} of {result.total} {'was' if not_asked == 1 else 'were'} not asked: {why}")
         for sentence in missed:
             print(f"beholder: {sentence}", file=sys.stderr)
         return code

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -166,7 +167,10 @@ def _print_plan(result: Plan, suite: Suite) -> None:
             f"is within {margin:.2g} % of this, 95 times in 100. --exact makes every brief."
         )
     if result.money is None:
-        console.print("A model without a known price needs `price:` in the suite before a budget is accepted.")
+        has_list = importlib.util.find_spec("genai_prices") is not None
+        install = "" if has_list else ", or the price list (pip install 'beholder[prices]'),"
+        lacking = f"A model without a known price needs `price:` in the suite{install} before a budget is accepted."
+        console.print(lacking, markup=False)
     elif suite.budget is not None and result.money[1] > suite.budget:
         console.print(
             f"The budget of ${suite.budget:g} may stop it: it could cost ${result.money[1]:.4f}.", style="yellow"

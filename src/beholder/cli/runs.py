@@ -91,6 +91,7 @@ def delete(
 
     # Settled first: after the first deletion "latest" would be another run.
     for run in dict.fromkeys([Run.load(name, address) for name in runs]):
+        run.check_idle()  # before anybody is asked
         named = printable(f"run {run.id} ({run.name}) with {run.progress.done} verdicts")
         if not yes and not _confirm(f"Delete {named}?"):
             print_text(f"Kept {named}.")
@@ -104,6 +105,13 @@ def format_money(known: Decimal | None, unpriced: int) -> str:
     if known is None:
         return "unknown"
     return f"${known:.4f}" + (f" + {unpriced} of unknown cost" if unpriced else "")
+
+
+def format_spent(run: Run) -> str:
+    """Return what a run has spent, and what is reserved for calls that may have cost it: `$2.0700 + $1.9100 reserved`.
+    Only a run with a budget reserves."""
+    reserved = run.reserved_usd if run.record.suite.get("budget") is not None else 0
+    return format_money(run.spent_usd, run.record.unpriced) + (f" + ${reserved:.4f} reserved" if reserved else "")
 
 
 def _confirm(question: str) -> bool:
@@ -130,7 +138,7 @@ def _runs_table(listed: list[Run]) -> None:
             humanize_state(run.state),
             _progress_cell(run),
             "–" if mean is None else f"{mean:.3f}",
-            format_money(run.spent_usd, run.record.unpriced),
+            format_spent(run),
             _format_age(run.created),
             ", ".join(run.tags),
         )

@@ -30,9 +30,10 @@ from beholder.cli.options import (
     MapOption,
     RunArgument,
 )
-from beholder.cli.runs import format_money
+from beholder.cli.runs import format_money, format_spent
 from beholder.errors import UsageError
 from beholder.reports.text import (
+    MAX_REASON_CHARACTERS,
     MAX_REPORT_MB,
     describe_preferences,
     format_done,
@@ -169,7 +170,7 @@ def show(
         _print_run_summary(loaded)
         unscored = (verdict for verdict in loaded.verdicts() if verdict.missing_score_reason)
         for verdict in islice(unscored, UNSCORED_SHOWN):
-            print_text(f"  {verdict.case}: {printable(verdict.missing_score_reason)[:200]}")
+            print_text(f"  {verdict.case}: {printable(verdict.missing_score_reason)[:MAX_REASON_CHARACTERS]}")
         if by:
             _print_group_means({value or "(none)": tally for value, tally in split.items()}, by)
 
@@ -216,13 +217,12 @@ def _print_run_summary(run: Run) -> None:
         if rubric.passed:
             print_text(printable(f"{name}: {rubric.passed[True]} passed, {rubric.passed[False]} failed"))
     cost = format_money(None if tally.unpriced and not tally.cost_usd else tally.cost_usd, tally.unpriced)
-    paid = format_money(record.spent_usd, record.unpriced)
     done = format_done(tally.verdicts, record.total, tally.not_asked)
     lines = {
         "outcomes": _format_counts("", tally.outcomes),
         "verdicts": f"{done}, {tally.reused} from answers that the ledger had",
         "skipped cases": str(record.skipped) if record.skipped else "",
-        "cost": f"{paid} spent by this run, answers worth {cost}",
+        "cost": f"{format_spent(run)} spent by this run, answers worth {cost}",
         "tokens": ", ".join(f"{count:,} {name.removesuffix('_tokens')}" for name, count in tally.usage.items()),
         "judge": _format_counts("", tally.judges),
         "model": _format_counts("", tally.models),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,7 +28,7 @@ from beholder.cli.options import (
     ScoresFiles,
     SeedOption,
 )
-from beholder.errors import UsageError
+from beholder.errors import BeholderError, UsageError
 from beholder.reports.text import print_text, printable
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 
@@ -168,25 +169,26 @@ def compare(
     from beholder.statistics.data import parse_choice
     from beholder.statistics.gate import ON_SCORE, FailOn
 
-    wanted = parse_choice(FailOn, fail_on, "--fail-on") if fail_on else None
     for file in (markdown, junit):
         if file is not None and str(file) != "-":
             check_output(file, OutputKind.REPORT, force=force)
-    comparison = compare_(
-        run_a,
-        run_b,
-        scores=scores or (),
-        cases=cases,
-        group=group,
-        margin=_parse_margins(margin or ()),
-        detect=detect,
-        top=top,
-        seed=seed,
-        draws=draws,
-        ledger=address,
-    )
-    gate = comparison.gate(wanted, on or ON_SCORE) if wanted else None
-    tested = gate if gate is not None or junit is None else comparison.gate(on=on or ON_SCORE)
+    with _explain_refusal(markdown, junit):
+        wanted = parse_choice(FailOn, fail_on, "--fail-on") if fail_on else None
+        comparison = compare_(
+            run_a,
+            run_b,
+            scores=scores or (),
+            cases=cases,
+            group=group,
+            margin=_parse_margins(margin or ()),
+            detect=detect,
+            top=top,
+            seed=seed,
+            draws=draws,
+            ledger=address,
+        )
+        gate = comparison.gate(wanted, on or ON_SCORE) if wanted else None
+        tested = gate if gate is not None or junit is None else comparison.gate(on=on or ON_SCORE)
     if comparison.same_run:
         print_text(f"beholder: {run_a!r} and {run_b!r} are the same run.", error=True)
     if str(markdown) == "-":
@@ -200,6 +202,22 @@ def compare(
     elif str(markdown) != "-":
         _print_comparison(title_criteria(comparison), gate)
     _exit_by_gate(comparison, gate)
+
+
+@contextmanager
+def _explain_refusal(markdown: Path | None, junit: Path | None) -> Iterator[None]:
+    """Replace an older decision in these files by why there is none now: a program may read nothing but the file."""
+    from beholder.api.files import write_text
+    from beholder.reports.ci import refused_comparison_junit, refused_comparison_markdown
+
+    try:
+        yield
+    except BaseException as error:
+        reason = str(error) if isinstance(error, BeholderError) else f"The command was stopped: {type(error).__name__}."
+        for file, render in ((junit, refused_comparison_junit), (markdown, refused_comparison_markdown)):
+            if file is not None and file.is_file():
+                write_text(file, render(reason))
+        raise
 
 
 def _exit_by_gate(comparison: Comparison, gate: Gate | None) -> None:

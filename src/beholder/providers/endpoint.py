@@ -9,8 +9,28 @@ from urllib.parse import urlsplit
 
 from beholder.errors import SetupError
 from beholder.providers.base import JudgeSettings, Provider
+from beholder.providers.payload import MIN_KEY_CHARACTERS
 
 PLACEHOLDER_KEY = "no-key"  # for a server that gets none of the user's keys; too short to be taken for one
+
+
+_SECRET_VARIABLE = re.compile("KEY|TOKEN|SECRET")
+_named_variables: set[str] = set()  # those of keys, whatever a suite calls them
+
+
+def find_secrets(variable: str | None = None) -> tuple[str, ...]:
+    """Return the values in the environment that may be keys, longest first, to keep them out of messages.
+
+    Only a provider's SDK knows which one it uses: Cohere's is CO_API_KEY, Amazon's AWS_BEARER_TOKEN_BEDROCK. `variable`
+    and those that judges were given before count as well.
+    """
+    _named_variables.update([variable] if variable else [])
+    values = {
+        value.strip()
+        for name, value in os.environ.items()
+        if name in _named_variables or _SECRET_VARIABLE.search(name.upper())
+    }
+    return tuple(sorted((value for value in values if len(value) >= MIN_KEY_CHARACTERS), key=len, reverse=True))
 
 
 def find_api_key(provider: Provider, variable: str | None, *, needed: bool) -> tuple[str | None, str]:
@@ -25,6 +45,7 @@ def find_api_key(provider: Provider, variable: str | None, *, needed: bool) -> t
         SetupError: the key is missing or malformed.
     """
     names = (variable,) if variable else provider.key_variables
+    _named_variables.update(names)
     for name in names:
         key = os.environ.get(name, "").strip()
         if not key:

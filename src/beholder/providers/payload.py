@@ -236,7 +236,12 @@ def _escaped_character(character: str) -> str:
 
 def redact(message: str, keys: tuple[str, ...] = ()) -> str:
     """Return the beginning of a message without these keys and without anything that has the form of a key."""
-    return _KEY_FORMS.sub("[key]", remove_api_keys(message, keys)[:MAX_MESSAGE_CHARACTERS])
+    return redact_whole(remove_api_keys(message, keys)[:MAX_MESSAGE_CHARACTERS])
+
+
+def redact_whole(message: str, keys: tuple[str, ...] = ()) -> str:
+    """Return all of a message without these keys and without anything that has the form of a key."""
+    return _KEY_FORMS.sub("[key]", remove_api_keys(message, keys))
 
 
 def shorten(message: str) -> str:

@@ -26,7 +26,6 @@ from beholder.images.image import DEFAULT_SIZING
 from beholder.providers import base, endpoint, retry
 from beholder.providers.http import close_with_loop
 from beholder.providers.payload import (
-    MIN_KEY_CHARACTERS,
     as_count,
     nest_parameters,
     redact,
@@ -49,7 +48,6 @@ _log = logging.getLogger(__name__)
 IMAGE_DETAILS = ("auto", "low", "high", "original")
 PARAMETER_NAMES = {"reasoning_effort": "thinking"}
 RESERVED_PARAMETERS = frozenset({"model", "messages", "timeout", "max_retries", "extra_headers"})
-_SECRET_VARIABLE = re.compile("KEY|TOKEN|SECRET")
 
 
 def check_prefix(provider: str, model: str) -> None:
@@ -134,7 +132,7 @@ class PydanticAIJudge:
         self._unsupported: Collection[str] = getattr(client, "unsupported_settings", ())
         has_schemas = self._is_native or provider == "mistral"
         self.schema_support = SchemaSupport(has_schemas and settings.structured_output == "auto")
-        self._secrets = _find_secrets(settings.key_variable)
+        self._secrets = endpoint.find_secrets(settings.key_variable)
         self._connections: dict[asyncio.AbstractEventLoop, tuple[Model, AsyncExitStack]] = {}
         close_with_loop(self)
         weakref.finalize(self, _close_abandoned, self._connections).atexit = False
@@ -359,17 +357,6 @@ def _provider_arguments(
             )
         arguments["api_key"] = endpoint.PLACEHOLDER_KEY
     return arguments
-
-
-def _find_secrets(variable: str | None) -> tuple[str, ...]:
-    """Return the values in the environment that may be keys, longest first, to keep them out of messages.
-
-    Only the provider's SDK knows which one it uses: Cohere's is CO_API_KEY, Amazon's AWS_BEARER_TOKEN_BEDROCK.
-    """
-    values = {
-        value.strip() for name, value in os.environ.items() if name == variable or _SECRET_VARIABLE.search(name.upper())
-    }
-    return tuple(sorted((value for value in values if len(value) >= MIN_KEY_CHARACTERS), key=len, reverse=True))
 
 
 def _own_providers() -> list[str]:

@@ -99,11 +99,14 @@ def _comparison_lines(comparison: Comparison, gate: Gate | None) -> Iterator[str
     yield f"<sub>{format_prose(comparison.interval_note)} {format_prose(COMPARISON_LEGEND)}</sub>"
 
 
+_UNDECIDED = "❌ **Not decided**"
+
+
 def _decision(gate: Gate) -> str:
     if gate.regressed:
         return "❌ **Regression**"
     if gate.failed or gate.undecided:
-        return "❌ **Not decided**"
+        return _UNDECIDED
     return "⚠️ **No regression shown, and cases lost**" if gate.unweighed else "✅ **No regression**"
 
 
@@ -244,6 +247,20 @@ def comparison_junit(comparison: Comparison, gate: Gate) -> str:
         lines=True,
     )
     return _junit_document(suite)
+
+
+def refused_comparison_junit(reason: str) -> str:
+    """Return JUnit XML with one error: the comparison that was asked for could not be made."""
+    suite = Xml.Element("testsuite", name="beholder compare", tests="1", failures="0", errors="1", skipped="0")
+    _test_error(_test_case(suite, "gate", "gate"), reason)
+    return _junit_document(suite)
+
+
+def refused_comparison_markdown(reason: str) -> str:
+    """Return Markdown that says why the comparison that was asked for could not be made."""
+    return (
+        f"### {format_code('beholder compare')} decided nothing on these runs\n\n{_UNDECIDED}: {format_prose(reason)}\n"
+    )
 
 
 def _comparison_test(suite: Xml.Element, change: ColumnChange, comparison: Comparison, gate: Gate) -> None:

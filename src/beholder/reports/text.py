@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from beholder.statistics.bootstrap import Interval
 
 
+MAX_REASON_CHARACTERS = 500  # of why a case has no score: enough for what to do about it, which stands at the end
+
+
 def printable(text: str, *, lines: bool = False) -> str:
     """Return `text` with every control character replaced by a blank, so that a terminal shows what is there.
 

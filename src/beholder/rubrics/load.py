@@ -9,9 +9,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -323,6 +324,22 @@ def _find_known_rubrics() -> dict[str, Path]:
             if file is not None and (not _is_built_in(child.name) or is_own(point) or may_override(point, child.name)):
                 known[child.name] = file
     return known
+
+
+def check_overrides(names: Iterable[str]) -> None:
+    """Raise `UsageError` for a name that is not built in, so that no plug-in could replace anything under it."""
+    groups = (group for group in entry_points().groups if group.startswith("beholder."))
+    known = {point.name for group in groups for point in find_entry_points(group) if is_own(point)} - {"builtin"}
+    known |= {folder.name for folder in builtin_folder.iterdir() if _is_built_in(folder.name)}
+    known |= {file.stem for file in styles_folder.glob("*.yaml")}
+    normalized = {_normalize_name(name): name for name in sorted(known) if not name.startswith("_")}
+    for name in (part.strip() for given in names for part in given.split(",")):
+        if name and _normalize_name(name) not in normalized:
+            close = difflib.get_close_matches(_normalize_name(name), normalized, n=1)
+            hint = (
+                f"did you mean {normalized[close[0]]!r}?" if close else f"there are {', '.join(normalized.values())}."
+            )
+            raise UsageError(f"Nothing is built in under the name {name!r} that a plug-in could replace; {hint}")
 
 
 def _is_built_in(name: str) -> bool:

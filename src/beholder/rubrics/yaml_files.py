@@ -379,6 +379,7 @@ class _YamlDocument:
         self.duplicates: list[Problem] = []
         self._loader = _Loader(text)
         self._node_count = 0
+        self._line = 1  # of the value that is read
 
     def read(self) -> object:
         try:
@@ -389,7 +390,7 @@ class _YamlDocument:
                 return self._read_node(node, "")
             except (ValueError, RecursionError) as error:
                 why = "a number with thousands of digits" if "int_max_str_digits" in str(error) else error
-                raise _YamlFileError(Problem(f"holds a value that cannot be read ({why})")) from None
+                raise _YamlFileError(Problem(f"holds a value that cannot be read ({why})", line=self._line)) from None
         finally:
             self._loader.dispose()
 
@@ -397,7 +398,7 @@ class _YamlDocument:
         self._node_count += 1
         if self._node_count > MAX_NODES:
             raise _YamlFileError(Problem(f"holds more than {MAX_NODES:,} values (aliases count each time)"))
-        self.lines[path] = node.start_mark.line + 1
+        self.lines[path] = self._line = node.start_mark.line + 1
         if isinstance(node, yaml.SequenceNode):
             return [self._read_node(child, f"{path}[{index}]") for index, child in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode):

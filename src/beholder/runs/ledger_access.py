@@ -90,8 +90,19 @@ def lock_run(ledger: Ledger, run_id: str, *, alone: bool = False) -> Iterator[No
     """
     with ledger.lock_run(run_id, alone=alone) as mine:
         if not mine:
-            raise UsageError(f"The run {run_id} is under way in another process; wait for it, or stop it.")
+            raise UsageError(_describe_active_run(run_id))
         yield
+
+
+def _describe_active_run(run_id: str) -> str:
+    return f"The run {run_id} is under way in another process; wait for it, or stop it."
+
+
+def refuse_active_run(ledger: Ledger, run_id: str) -> None:
+    """Raise `UsageError` if a process has the lock of a run or uses its session; the lock stays as it is."""
+    active = any(not has_ended(holder) for holder in ledger.active_workers(run_id))
+    if active or ledger.is_run_locked(run_id):
+        raise UsageError(_describe_active_run(run_id))
 
 
 def delete_run(ledger: Ledger, run_id: str) -> None:

@@ -309,7 +309,7 @@ def load_suite(
         build(SuiteFile())
     else:
         try:
-            read_yaml(Path(path), SuiteFile, build)  # adds the line to each problem, and raises them
+            _read_suite_file(Path(path), build)
         except RubricError as error:
             near = _suggest_suite(Path(path))
             hinted = [replace(one, message=one.message + near) if near else add_hint(one) for one in error.problems]
@@ -319,6 +319,18 @@ def load_suite(
         without_key = settle_trust(Path(path), suite, flag_keys | for_judges.keys(), trust_suite=trust_suite)
     name = suite.name or _default_name(path, suite)
     return structs.replace(suite, name=name, without_key=without_key, allow_http_key=allow_http_key)
+
+
+def _read_suite_file(path: Path, build: Callable[[SuiteFile], list[Problem]]) -> None:
+    """Read a suite and call `build` with it. Raises what is wrong in the file with its lines, and only then a wrong
+    flag: a flag for models may be wrong only because `judges` is misspelled."""
+    try:
+        read_yaml(path, SuiteFile, build)
+    except RubricError:
+        raise
+    except UsageError:
+        read_yaml(path, SuiteFile, lambda _: [])
+        raise
 
 
 _MAX_LISTED = 8  # suites of a folder

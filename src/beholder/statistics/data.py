@@ -468,6 +468,7 @@ def read_number_rows(
         The row's place in the file, its texts in the order of `names`, and its score. Rows with an empty score are
         skipped: the question was not answered.
     """
+    wanted = ", ".join((*names, "score"))
     for row in iter_cases(source, _PLAIN_SHAPE):
         if row.case is None:
             for problem in row.problems:
@@ -476,7 +477,7 @@ def read_number_rows(
         values = row.case.groups
         missing = [name for name in names[1:] if not values.get(name, "").strip()]
         if missing:
-            on_problem(f"{row.location}: there is no {' and no '.join(missing)}")
+            on_problem(f"{row.location}: there is no {' and no '.join(missing)}; a row has {wanted}")
             continue
         text = values.get("score", "").strip()
         if not text:

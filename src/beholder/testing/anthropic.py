@@ -153,19 +153,21 @@ class AnthropicDialect(base.ProviderDialect):
         )
 
     def answer(self, text: str, received: base.Received, kind: base.FaultKind | None = None) -> dict[str, object]:
-        # https://platform.claude.com/docs/en/api/messages, response; thinking comes before the text.
+        # https://platform.claude.com/docs/en/api/messages, response; thinking, if asked for, comes before the text.
         stopped = kind in (base.FaultKind.REFUSAL, base.FaultKind.FILTERED)
         thinking = {
             "type": "thinking",
             "thinking": "Let me look at both images.",
             "signature": "EqQBCgIYAhIM1gbcDa9GJwZA2b3h",
         }
+        asked = base.as_mapping(received.body.get("thinking")).get("type", "disabled") != "disabled"
+        content = [*([thinking] if asked else []), {"type": "text", "text": text}]
         return {
             "id": "msg_01XFDUDYJgAACzvnptvVoYEL",
             "type": "message",
             "role": "assistant",
             "model": received.model if received.model.endswith(MODEL_DATE) else f"{received.model}-{MODEL_DATE}",
-            "content": [] if stopped or kind is base.FaultKind.EMPTY else [thinking, {"type": "text", "text": text}],
+            "content": [] if stopped or kind is base.FaultKind.EMPTY else content,
             "stop_reason": "refusal" if stopped else "max_tokens" if kind is base.FaultKind.TRUNCATED else "end_turn",
             "stop_sequence": None,
             "stop_details": {"type": "refusal", "category": None, "explanation": text or None} if stopped else None,
