@@ -77,6 +77,41 @@ def test_a_model_that_never_lost_has_a_prior_and_no_interval() -> None:
     assert board.gate("a > b").status == "passed"
 
 
+@pytest.mark.parametrize(("wins", "ties", "status"), [(1, 29, "undecided"), (3, 3, "undecided"), (20, 10, "passed")])
+@pytest.mark.parametrize("word", ["tie", "both_bad"])
+def test_ties_do_not_bound_the_rating_of_a_model_that_never_lost(wins: int, ties: int, status: str, word: str) -> None:
+    """Strengths and the frequency of ties may grow together without end; a gate passed by rounding errors."""
+    rows = [row | {"winner": word} for row in votes("a", "b", 0, 0, ties)] + votes("a", "b", wins, 0)
+    board = beholder.fit_arena([row | {"source": f"p{at}"} for at, row in enumerate(rows)], draws=200)
+    assert board["a"].rating.why == "no interval: it never lost"
+    assert board["a"].rating.value is not None
+    assert board["a"].rating.value < 1500
+    assert "The model a never lost: how much better is not known." in board.notes
+    assert board.gate("a > b").status == status
+
+
+def test_draws_without_a_loss_do_not_widen_intervals_beyond_reason() -> None:
+    rows = votes("a", "b", 8, 2, 20)
+    board = beholder.fit_arena([row | {"source": f"p{at}"} for at, row in enumerate(rows)], draws=400)
+    pair = board.compare("a", "b").difference
+    assert pair.high is not None
+    assert pair.high < 1000
+    assert any("a prior with a standard deviation of 400 points keeps" in note for note in board.notes)
+
+
+def test_models_that_only_tie_are_connected() -> None:
+    board = beholder.fit_arena(votes("a", "b", 1, 0, 20) + votes("b", "c", 0, 0, 20), draws=200)
+    assert not any("do not connect" in note for note in board.notes)
+    assert board.gate("a > c").status == "undecided"
+
+
+def test_a_gate_between_anchored_models_is_undecided() -> None:
+    rows = votes("a", "b", 30, 20) + votes("b", "new", 30, 20)
+    board = beholder.fit_arena(rows, anchor={"a": 1200.0, "b": 800.0}, draws=200)
+    assert board.gate("a > b").status == "undecided"
+    assert board.gate("a > b").undecided["a > b"] == "a and b are both anchored: these votes say nothing of them."
+
+
 @pytest.mark.parametrize(
     ("ties", "position", "said"),
     [

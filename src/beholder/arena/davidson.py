@@ -8,10 +8,11 @@ so that the odds of i against j are exp(θi − θj) where one of them wins, as 
 are, and γ, where it is fitted, is the advantage of being shown first. The log-likelihood is concave in all of these:
 Newton's method finds its maximum in a few steps. Each row of an array below is one bootstrap draw.
 
-The maximum is finite if and only if every model reaches every other over pairs in which it did not always lose (a tie
-counts both ways), unless γ is fitted and grows without end, as where the first always wins: it stops at a bound. Where
-strengths are not finite, a normal prior keeps them so: on θ around the mean of the anchors, else 0, and, with the same
-standard deviation, on τ and γ around 0.
+The maximum is finite if every model reaches every other over pairs in which it did not always lose, unless γ is fitted
+and grows without end, as where the first always wins: it stops at a bound. A tie counts both ways, but only where some
+models beat each other in a circle (of two, say): otherwise strengths and τ may grow together without end, and no vote
+speaks against it (20 wins, 10 ties, no loss). Where strengths are not finite, a normal prior keeps them so: on θ around
+the mean of the anchors, else 0, and, with the same standard deviation, on τ and γ around 0.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beholder.statistics.data import Bools, Floats, Ints
 
@@ -108,18 +110,42 @@ def fit_davidson(
 def reachable(design: PairDesign, counts: Floats) -> Bools:
     """Return, draws × models × models, whether a model reaches another over models that it did not always lose to.
 
-    A model reaches one that it won against or tied with, and whatever that one reaches. Fixed models reach each other.
+    A model reaches one that it won against, one that it tied with (in a draw with a circle of wins), and whatever that
+    one reaches. Fixed models reach each other.
     """
-    reach = np.zeros((len(counts), design.size, design.size), np.float32)
-    back = np.zeros_like(reach)
-    reach[:, design.first, design.second] = (counts[:, :, WIN] + counts[:, :, TIE]) > 0
-    back[:, design.second, design.first] = (counts[:, :, LOSS] + counts[:, :, TIE]) > 0
-    reach = np.maximum(reach, back)
+    ties = counts[:, :, TIE] * has_circle_of_wins(design, counts)[:, None]
+    everyone = np.arange(design.size)
+    reach = _join_pairs(everyone, design, counts[:, :, WIN] + ties, counts[:, :, LOSS] + ties)
     fixed = np.flatnonzero(design.is_fixed)
     reach[:, fixed[:, None], fixed[None, :]] = 1
-    reach[:, np.arange(design.size), np.arange(design.size)] = 1
-    for _ in range(max(1, math.ceil(math.log2(max(2, design.size))))):
-        reach = ((reach @ reach) > 0).astype(np.float32)
+    reach[:, everyone, everyone] = 1
+    return _follow(reach)
+
+
+def has_circle_of_wins(design: PairDesign, counts: Floats) -> Bools:
+    """Return for each draw whether some model reaches itself over models that it won against.
+
+    Fixed models count as one: a vote between two of them bounds the frequency of ties by itself.
+    """
+    place = np.arange(design.size)
+    place[design.is_fixed] = np.flatnonzero(design.is_fixed)[:1].sum()
+    reach = _follow(_join_pairs(place, design, counts[:, :, WIN], counts[:, :, LOSS]))
+    return np.asarray(reach[:, place, place].any(axis=1), np.bool_)
+
+
+def _join_pairs(place: Ints, design: PairDesign, there: Floats, back: Floats) -> NDArray[np.float32]:
+    """Return, draws × models × models, 1 where `there` (from first to second) or `back` has a vote."""
+    reach = np.zeros((len(there), design.size, design.size), np.float32)
+    for at, (one, other) in enumerate(zip(place[design.first], place[design.second], strict=True)):
+        reach[:, one, other] += there[:, at] > 0  # several pairs may have the same places
+        reach[:, other, one] += back[:, at] > 0
+    return np.minimum(reach, np.float32(1))
+
+
+def _follow(reach: NDArray[np.float32]) -> Bools:
+    """Return what can be reached in any number of steps."""
+    for _ in range(max(1, math.ceil(math.log2(max(2, reach.shape[1]))))):
+        reach = np.maximum(reach, (reach @ reach) > 0).astype(np.float32)
     return reach > 0
 
 

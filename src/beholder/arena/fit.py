@@ -21,6 +21,7 @@ from beholder.arena.davidson import (
     DavidsonFit,
     PairDesign,
     fit_davidson,
+    has_circle_of_wins,
     reachable,
 )
 from beholder.arena.leaderboard import Leaderboard, ModelRating, PairRating
@@ -126,7 +127,9 @@ class _BoardBuilder:
             position=options.position,
             fixed=(fixed - BASE_RATING) / POINTS if anchored else None,
         )
-        self.reach = reachable(self.design, _merge_ties(self.counts))[0]
+        merged = _merge_ties(self.counts)
+        self.reach = reachable(self.design, merged)[0]
+        self.ties_bound = bool(has_circle_of_wins(self.design, merged)[0])
         self.mutual = self.reach & self.reach.T
         self.groups_of = self._count_groups()
         self.needed_groups = min_groups_to_decide()
@@ -262,7 +265,7 @@ class _BoardBuilder:
         direct[self.design.first, self.design.second] += self.counts[0]
         swapped = self.counts[0][:, [LOSS, WIN, VoteOutcome.TIE, VoteOutcome.BOTH_BAD]]
         direct[self.design.second, self.design.first] += swapped
-        connected = _connect(self.reach)
+        connected = self._connect_models()
         for place, one in enumerate(order):
             for other in order[place + 1 :]:
                 value = POINTS * float(full.strengths[0, one] - full.strengths[0, other])
@@ -320,7 +323,7 @@ class _BoardBuilder:
         few = [name for name, count in zip(self.names, tally.votes[0], strict=True) if count == 1]
         if few:
             yield f"{join_names(few)}: 1 vote{' each' if len(few) > 1 else ''}, which tells next to nothing."
-        components = _split(_connect(self.reach), self.names)
+        components = _split(self._connect_models(), self.names)
         if len(components) > 1:
             listed = "; ".join(join_names(names) for names in components)
             yield f"The votes do not connect all models ({listed}): ratings of different sets cannot be compared."
@@ -354,6 +357,12 @@ class _BoardBuilder:
         if 1 < self.group_count < RELIABLE_GROUPS:
             yield f"With {self.group_count} groups intervals are too narrow; {RELIABLE_GROUPS} would do."
 
+    def _connect_models(self) -> Bools:
+        """Return which models are connected by votes, whoever won them."""
+        linked = self.reach.copy()
+        linked[self.design.first, self.design.second] |= self.counts[0].any(axis=1)
+        return _connect(linked)
+
     def _explain_one_way(self, members: Bools) -> str:
         """Say that some models never lost to the others, or never won; empty where they did both, or have no votes."""
         inside = np.flatnonzero(members)
@@ -363,10 +372,11 @@ class _BoardBuilder:
         does = "models " if len(inside) > 1 else ""
         reaches, reached = self.reach[inside[0]] & ~members, self.reach[:, inside[0]] & ~members
         others = " against the others" if len(inside) > 1 else ""
+        tied = " or tied" if self.ties_bound else ""
         if reaches.any() and not reached.any():
-            return f"The {does or 'model '}{names} never lost or tied{others}: how much better is not known."
+            return f"The {does or 'model '}{names} never lost{tied}{others}: how much better is not known."
         if reached.any() and not reaches.any():
-            return f"The {does or 'model '}{names} never won or tied{others}: how much worse is not known."
+            return f"The {does or 'model '}{names} never won{tied}{others}: how much worse is not known."
         return ""
 
     def _describe_intervals(self) -> str:

@@ -145,6 +145,9 @@ class Leaderboard(msgspec.Struct, frozen=True):
         for condition in fail_unless:
             better, worse = self._parse_condition(condition)
             pair = self.compare(better, worse)
+            if self[better].anchored and self[worse].anchored:
+                undecided[condition] = f"{better} and {worse} are both anchored: these votes say nothing of them."
+                continue
             found = f"its rating is {_format_difference(pair.difference)} that of {worse}"
             if pair.better == worse:
                 failed[condition] = f"{better} is not better than {worse}: {found}."
