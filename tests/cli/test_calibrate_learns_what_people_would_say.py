@@ -400,3 +400,17 @@ def test_the_jurors_of_a_run_are_learned_from_and_their_map_is_applied_to_a_new_
     alone = json.loads(first)["calibrated"]["unchanged_regions"]
     assert alone["value"] is None
     assert alone["why"].startswith("it was fitted for the judge openai:dull + openai:keen")
+
+
+def test_what_is_worse_is_not_called_a_negative_gain() -> None:
+    from beholder.cli.calibrate import _describe_gain
+    from beholder.statistics.bootstrap import Interval
+
+    words = "less error than a constant", "more error than a constant"
+    assert (
+        _describe_gain(*words, Interval(0.061, 0.045, 0.08)) == "less error than a constant by 0.061 (0.045 to 0.080)"
+    )
+    assert _describe_gain(*words, Interval(-0.116, -0.211, -0.042)) == (
+        "more error than a constant by 0.116 (0.042 to 0.211)"
+    )
+    assert _describe_gain(*words, None) == ""

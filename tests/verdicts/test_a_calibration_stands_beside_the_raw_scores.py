@@ -71,14 +71,16 @@ def test_what_was_never_missing_may_not_be() -> None:
     assert known.value is not None
 
 
+@pytest.mark.parametrize("share", [0.0, 0.03])  # of the fitted cases in which the judge left a number out
 @pytest.mark.parametrize("form", ["juror.{}.quality", "min(juror.{0}.quality, juror.{0}.other)"])
-def test_a_judge_that_was_not_asked_is_told_from_one_with_a_similar_name(form: str) -> None:
+def test_a_judge_that_was_not_asked_is_told_from_one_with_a_similar_name(form: str, share: float) -> None:
     asked = [f"juror.openai:gpt-4.1.{key}" for key in ("quality", "other", "third")]
     missing = form.format("openai:gpt-4.5")
     names = ["quality", *asked, missing]
     weights = {"means": [5.0] * 5, "scales": [5.0] * 5, "weights": [0.1] * 5}
     values = file_values(
-        inputs=[{"name": name, "median": 5.0} for name in names], map={"kind": "linear", "intercept": 0.5, **weights}
+        inputs=[{"name": name, "median": 5.0, "missing": share} for name in names],
+        map={"kind": "linear", "intercept": 0.5, **weights},
     )
     people = applied(verdict(), values, extra=dict.fromkeys(asked, 5.0)).calibrated["looks"]
     assert (people.value, people.why) == (None, f"{missing} is missing here, which the map needs")

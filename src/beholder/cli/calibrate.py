@@ -33,6 +33,7 @@ from beholder.reports.text import print_text, printable
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 
 if TYPE_CHECKING:
+    from beholder.statistics.bootstrap import Interval
     from beholder.statistics.calibration import CalibrationChoice
     from beholder.statistics.calibration_evaluation import CandidateScore
     from beholder.statistics.calibration_features import Progress
@@ -217,19 +218,32 @@ def _result_table(title: str, rows: Mapping[str, CandidateScore]) -> None:
     print_table(numbers_table([title, "ρ", "error"], cells))
 
 
+def _describe_gain(better: str, worse: str, gain: Interval | None) -> str:
+    """Say how much better it is, or how much worse: never "less error by −0.1"."""
+    from beholder.reports.text import format_interval
+
+    if gain is None or gain.value is None:
+        return ""
+    if gain.value >= 0:
+        return f"{better} by {format_interval(gain)}"
+    turned = (None if end is None else -end for end in (gain.value, gain.high, gain.low))
+    return f"{worse} by {format_interval(type(gain)(*turned, gain.why))}"
+
+
 def _result_sentences(result: CalibrationChoice) -> list[str]:
     """Return the conclusions from the table, in sentences."""
-    from beholder.reports.text import format_interval
     from beholder.statistics.calibration_evaluation import AS_CHOSEN
 
     row = result.rows[AS_CHOSEN]
-    gains = {
-        "less error than the raw judge": row.error_gain,
-        "than a constant": row.constant_gain,
-        "a higher ρ than the raw judge": row.rho_gain,
-    }
-    gained = "; ".join(f"{what} by {format_interval(gain)}" for what, gain in gains.items() if gain is not None)
-    lines = [f"As chosen: {gained}.", result.why if result.helps else f"Not saved: {result.why}"]
+    gains = [
+        _describe_gain("less error than the raw judge", "more error than the raw judge", row.error_gain),
+        _describe_gain("less error than a constant", "more error than a constant", row.constant_gain),
+        _describe_gain("a higher ρ than the raw judge", "a lower ρ than the raw judge", row.rho_gain),
+    ]
+    lines = [
+        f"As chosen: {'; '.join(filter(None, gains))}.",
+        result.why if result.helps else f"Not saved: {result.why}",
+    ]
     if result.maker_note:
         lines.append(result.maker_note)
     lines += [f"Not saved: {why}" for why in result.refused.values()]

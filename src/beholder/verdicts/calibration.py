@@ -38,6 +38,7 @@ PIXELS_PREFIX = "pixels."  # begins the names of inputs that instruments measure
 JUROR_PREFIX = "juror."  # begins the names of inputs that other judges said
 SHORT_DIGEST_LENGTH = 12
 
+RARELY_MISSING = 0.1  # share of the fitted cases
 _ANSWER_NUMBERS = {"yes": 1.0, "no": 0.0}
 _COMBINATION_SIGNS = re.compile(r"[(),]")
 _OVERALL_NAMES = ("score", "passed")  # a criterion with one of these keys goes by `KEY.score`
@@ -50,8 +51,8 @@ class MapInput:
     Attributes:
         name: See `collect_numbers`.
         median: What replaces the number where it is missing, as in the fitting.
-        missing: The share of cases where it was missing in the fitting. Of what was never missing there (0), half of
-            what comes from one source may not be missing later.
+        missing: The share of cases where it was missing in the fitting. Of what was hardly ever missing there, half of
+            what comes from one source may not be missing later; see `_explain_gap`.
     """
 
     name: str
@@ -398,11 +399,12 @@ def _explain_gap(aspect: AspectMap, missing: Sequence[MapInput]) -> str:
     """Return why a rating cannot be predicted without these inputs; empty where medians can stand in for them.
 
     A few gaps do little harm. But where half of what one judge said, or of what was measured, is missing that never was
-    in the fitting, that judge was not asked, or nothing was measured.
+    in the fitting, that judge was not asked, or nothing was measured. Of another judge, who may have left out a number
+    now and then, and of pixels, that also holds for what was missing in a few of the fitted cases.
     """
     sizes = Counter(_name_source(input_.name) for input_ in aspect.inputs)
     for source, names in itertools.groupby(
-        sorted((one.name for one in missing if not one.missing and not _is_overall(one.name)), key=_name_source),
+        sorted((one.name for one in missing if _is_expected(one) and not _is_overall(one.name)), key=_name_source),
         _name_source,
     ):
         needed = list(names)
@@ -410,6 +412,11 @@ def _explain_gap(aspect: AspectMap, missing: Sequence[MapInput]) -> str:
             more = f" and {len(needed) - 3} more" if len(needed) > 3 else ""
             return f"{', '.join(needed[:3])}{more} is missing here, which the map needs"
     return ""
+
+
+def _is_expected(input_: MapInput) -> bool:
+    """Return whether a number was there in the fitting, in all cases, or from elsewhere than the verdict in most."""
+    return input_.missing <= (RARELY_MISSING if _name_source(input_.name) else 0.0)
 
 
 def _is_overall(name: str) -> bool:
