@@ -226,8 +226,8 @@ def _describe_gain(better: str, worse: str, gain: Interval | None) -> str:
         return ""
     if gain.value >= 0:
         return f"{better} by {format_interval(gain)}"
-    turned = (None if end is None else -end for end in (gain.value, gain.high, gain.low))
-    return f"{worse} by {format_interval(type(gain)(*turned, gain.why))}"
+    low, high = (None if end is None else -end for end in (gain.high, gain.low))
+    return f"{worse} by {format_interval(type(gain)(-gain.value, low, high, gain.why))}"
 
 
 def _result_sentences(result: CalibrationChoice) -> list[str]:
