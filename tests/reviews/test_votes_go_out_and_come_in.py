@@ -54,7 +54,9 @@ def test_votes_come_in_again_as_they_were(place: Path, tmp_path: Path) -> None:
     assert votes_of(other) == votes_of(place)
     beholder.export_ratings(RUN, tmp_path / "again.csv", ledger=other)
     assert (tmp_path / "again.csv").read_text("utf-8") == text
-    beholder.export_ratings(RUN, tmp_path / "again.csv", ledger=other)  # votes are replaced by votes
+    with pytest.raises(UsageError, match="exists and is no empty file"):  # it may be a file of somebody's own
+        beholder.export_ratings(RUN, tmp_path / "again.csv", ledger=other)
+    beholder.export_ratings(RUN, tmp_path / "again.csv", ledger=other, force=True)
     again = beholder.import_ratings(RUN, tmp_path / "votes.csv", ledger=other)
     assert again.raters == {"Ana": 0, "=Bo": 0}
     assert again.notes == [f"Ana: {3 * PHOTOS} voted so already.", "=Bo: 1 voted so already."]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import TYPE_CHECKING, TypedDict, Unpack
@@ -189,11 +189,7 @@ class Ledger(BatchJobStore, WorkerStore):
             number = self._run_number(connection, run)
             active = [holder for holder in leases.read_workers(connection, number) if not has_ended(holder)]
             if active:
-                processes = ", ".join(sorted({holder.rpartition(":")[0] for holder in active}))
-                raise UsageError(
-                    f"The run {run} is in use (by {processes}, machine and process); close its session, or stop it, "
-                    "before you delete it."
-                )
+                raise UsageError(describe_use(run, active))
             runs.delete_run(connection, number)
         with self._backend.translate_errors(self.place):
             self._backend.shrink(self._engine)
@@ -502,3 +498,12 @@ def open_ledger(ledger: LedgerLike, *, read_only: bool = True) -> Iterator[Ledge
     else:
         with Ledger.open(ledger, read_only=read_only) as opened:
             yield opened
+
+
+def describe_use(run: str, holders: Iterable[str]) -> str:
+    """Say by which processes a run is in use, so that it cannot be deleted."""
+    processes = ", ".join(sorted({holder.rpartition(":")[0] for holder in holders}))
+    return (
+        f"The run {run} is in use (by {processes}, machine and process); close its session, or stop it, before you "
+        "delete it."
+    )

@@ -109,11 +109,11 @@ class CaseJudge:
             async with self.slots or nullcontext():
                 # Live, the whole comes first: where it has no answer, or takes the last of the budget, nothing is spent
                 # on the crop. By batch both go into one job.
-                await self._ask(conversations if by_batch else whole)
+                _raise_first(await self._ask(conversations if by_batch else whole))
                 _check_waiting(conversations)
                 verdict = _combine(header, whole)
                 if verdict.answered:
-                    await self._ask(probe.conversations)
+                    _raise_first(await self._ask(probe.conversations))
             examining = examining or self._start_examining(rubric, whole)
             examined = await examining
             if verdict.answered and examined.evidence is not None:
@@ -138,14 +138,13 @@ class CaseJudge:
                 self.release([key for key in keys if key not in stored and key not in new])
         return _announce(entry)
 
-    async def _ask(self, conversations: Sequence[Conversation]) -> None:
-        """Ask all judges that have not answered yet, at once. Raises the first failure once all have ended."""
+    def _ask(self, conversations: Sequence[Conversation]) -> asyncio.Future[list[BaseException | None]]:
+        """Ask all judges that have not answered yet, at once. Returns their failures once all have ended."""
         # One task each: a judge by batch tells conversations apart by their tasks.
         asking = [asyncio.create_task(one.run(self.timeout_s)) for one in conversations if one.is_open]
         for task in asking:
             task.add_done_callback(self._report_failure)
-        for failure in filter(None, await asyncio.gather(*asking, return_exceptions=True)):
-            raise failure
+        return asyncio.gather(*asking, return_exceptions=True)
 
     def _report_failure(self, task: asyncio.Task[None]) -> None:
         failure = None if task.cancelled() else task.exception()
@@ -245,6 +244,11 @@ async def _select_thumbnails(thumbnails: ThumbnailSelector, digests: Sequence[st
         # An answer that was paid for is worth more than a thumbnail.
         _log.warning("a case has no thumbnails: the ledger could not be asked for them", exc_info=True)
         return ()
+
+
+def _raise_first(failures: Sequence[BaseException | None]) -> None:
+    for failure in filter(None, failures):
+        raise failure
 
 
 def _check_waiting(conversations: Sequence[Conversation]) -> None:

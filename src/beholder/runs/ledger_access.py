@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from beholder.errors import LedgerError, LedgerGone, UsageError
 from beholder.ledger.leases import CALLS_PER_GRANT, HEARTBEATS_PER_LEASE, OUTAGE_PATIENCE_S, SINGLE_CALLS_BELOW
-from beholder.ledger.ledger import Ledger
+from beholder.ledger.ledger import Ledger, describe_use
 from beholder.ledger.types import INTERRUPTED, RUNNING, ClaimResult, RunRecord, VerdictKey, WriteToken
 from beholder.runs.limits import RunLimits
 from beholder.runs.worker_processes import DaemonThreadPool
@@ -100,9 +100,10 @@ def _describe_active_run(run_id: str) -> str:
 
 def refuse_active_run(ledger: Ledger, run_id: str) -> None:
     """Raise `UsageError` if a process has the lock of a run or uses its session; the lock stays as it is."""
-    active = any(not has_ended(holder) for holder in ledger.active_workers(run_id))
-    if active or ledger.is_run_locked(run_id):
+    if ledger.is_run_locked(run_id):
         raise UsageError(_describe_active_run(run_id))
+    if active := [holder for holder in ledger.active_workers(run_id) if not has_ended(holder)]:
+        raise UsageError(describe_use(run_id, active))
 
 
 def delete_run(ledger: Ledger, run_id: str) -> None:
