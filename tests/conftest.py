@@ -160,7 +160,11 @@ def carried_out(
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST))
     for item in items:
-        if item.path.name in _SLOW_FILES or _SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+        if (
+            item.path.name in _SLOW_FILES
+            or item.path.parent.name == "integrations"
+            or _SLOW_FIXTURES & set(getattr(item, "fixturenames", ()))
+        ):
             item.add_marker(pytest.mark.slow)
 
 
