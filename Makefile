@@ -35,7 +35,7 @@ dist: .venv/core
 
 # ROUNDS=5 for steadier medians; QUICK=1 for a look in a minute and a half.
 bench: .venv/test
-	$(BIN)/python benchmarks/run.py $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS))
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python benchmarks/run.py $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 # A hundred thousand cases end to end, and Ray on two nodes of this machine. MILLION=1: also a case file of a million lines.
 bench-scale: .venv/test

@@ -12,6 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beholder import Rubric, Verdict
+from beholder.images.prepare import prepare_image, prepared_header
+from beholder.instruments import pair
+from beholder.instruments.instrument import Floats
+from beholder.instruments.pair import ImagePair
+from beholder.instruments.pixel_metrics import compute_ssim
+from beholder.instruments.registry import measure_pair
 from beholder.judges.audit import (
     DISAGREE,
     NOT_AUDITED,
@@ -19,7 +25,9 @@ from beholder.judges.audit import (
     RULES,
     AuditEvidence,
     AuditReading,
+    ImageToExamine,
     apply_audit,
+    examine_images,
     measure_evidence,
     plan_audit,
 )
@@ -186,6 +194,50 @@ def test_a_large_picture_is_looked_at_for_coding_marks_too(photo: Pixels) -> Non
     coded = cv2.imdecode(cv2.imencode(".jpg", large[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 2])[1], cv2.IMREAD_COLOR)
     found = flags("edit-quality", large, np.asarray(coded, np.uint8)[:, :, ::-1])
     assert "grid" in found["image_quality.score"]
+
+
+PLACES_AND_COLORS = ("locality.changed", "locality.leakage", "colour.difference_median")
+
+
+def test_color_differences_at_half_the_size_say_the_same_of_an_edit(photo: Pixels) -> None:
+    plan = plan_audit(Rubric.load("edit-preservation"))
+    assert plan is not None
+    after = cast(photo)
+    small = measure_evidence(plan, png(photo), png(after)).readings
+    shrunk = [np.asarray(cv2.resize(one, (400, 300), interpolation=cv2.INTER_AREA)) for one in (photo, after)]
+    whole = measure_pair(ImagePair(*shrunk), PLACES_AND_COLORS)
+    for name in PLACES_AND_COLORS:
+        assert small[name].value == pytest.approx(whole[name].value, rel=0.15, abs=0.01)
+        assert small[name].value != whole[name].value  # it was measured at another size
+
+
+@pytest.mark.parametrize("style", ["Anime", "Crochet Art"])
+def test_assertions_of_restyles_are_decided_on_maps_of_full_size(
+    photo: Pixels, style: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes = []
+
+    def record(one: Floats, other: Floats) -> tuple[Floats, Floats]:
+        shapes.append(one.shape)
+        return compute_ssim(one, other)
+
+    monkeypatch.setattr(pair, "compute_ssim", record)
+    plan = plan_audit(Composer(Rubric.load("restyle")).rubric_for_style(style))
+    assert plan is not None
+    assert plan.assertions
+    measure_evidence(plan, png(photo), png(cast(photo)))
+    assert shapes == [(300, 400)]
+
+
+@pytest.mark.parametrize("gray", [False, True])
+def test_an_image_whose_header_is_known_is_measured_alike(photo: Pixels, gray: bool) -> None:
+    plan = plan_audit(Rubric.load("edit-preservation"))
+    pixels = [cv2.cvtColor(one, cv2.COLOR_RGB2GRAY if gray else cv2.COLOR_RGB2BGR) for one in (photo, cast(photo))]
+    images = [prepare_image(cv2.imencode(".jpg", one)[1].tobytes()) for one in pixels]
+    headers = [prepared_header(image) for image in images]
+    assert all(header and (header.width, header.height) == (640, 480) for header in headers)
+    told = [ImageToExamine(image.data, header) for image, header in zip(images, headers, strict=True)]
+    assert examine_images(plan, told) == examine_images(plan, [ImageToExamine(image.data) for image in images])
 
 
 @pytest.mark.parametrize("name", ["edit-fidelity", "edit-preservation"])

@@ -26,6 +26,7 @@ from beholder.instruments.registration import Alignment, has_same_aspect, regist
 
 DEFAULT_SIDE = 1024
 AUDIT_SIDE = 400  # for the cheap instruments in an audit: a quarter of a common photo, which JPEG decodes fastest
+AUDIT_MAP_SIDE = 200  # for its color difference and SSIM, which cost more than everything else there
 
 _QUANTILE_PIXELS, _SAMPLE_PIXELS = 32_768, 10_000
 
@@ -98,6 +99,7 @@ class ImagePair:
         after: RGB uint8 as given; may have another size than `before`.
         mask: True where the edit belongs, in before's frame; None if no mask was given.
         sizes: (width, height) of both files.
+        map_side: The longer side in pixels at which color difference and SSIM are computed; None for that of `before`.
     """
 
     def __init__(
@@ -107,11 +109,13 @@ class ImagePair:
         *,
         mask: Array | None = None,
         sizes: tuple[ImageSize, ImageSize] | None = None,
+        map_side: int | None = None,
     ) -> None:
         self.before = _as_rgb(before, "the image before")
         self.after = _as_rgb(after, "the image after")
         self.sizes = sizes or (self.before.shape[1::-1], self.after.shape[1::-1])
         self.mask = None if mask is None else _fit_mask(mask, self.before.shape[:2])
+        self.map_side = map_side or max(self.before.shape)
 
     @classmethod
     def load(
@@ -156,6 +160,9 @@ class ImagePair:
         """Scale a small map (a value for each block or place) to the size of the image before."""
         size = self.before.shape[1::-1]
         return np.asarray(cv2.resize(np.asarray(values, np.float32), size, interpolation=interpolation), np.float32)
+
+    def _fit_map(self, values: Floats) -> Floats:
+        return values if values.shape == self.before.shape[:2] else self.upscale_map(values)
 
     @property
     def region_is_inferred(self) -> bool:
@@ -233,13 +240,17 @@ class ImagePair:
         """CIEDE2000 at each pixel, 0 where not valid."""
         if self.identical:
             return np.zeros(self.before.shape[:2], np.float32)
-        difference = compute_color_difference(self.before, self.aligned)
+        small = compute_color_difference(
+            *(shrink_to_side(image, self.map_side) for image in (self.before, self.aligned))
+        )
+        difference = self._fit_map(small)
         return difference if self.fully_valid else difference * self.valid
 
     @cached_property
     def similarity(self) -> tuple[Floats, Floats]:
         """SSIM at each pixel, and SSIM without its luminance term."""
-        return compute_ssim(*self.luma)
+        whole, contrast = compute_ssim(*(shrink_to_side(luma, self.map_side) for luma in self.luma))
+        return self._fit_map(whole), self._fit_map(contrast)
 
     @cached_property
     def difference_quantiles(self) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from beholder.errors import ImageError
+from beholder.images.headers import ImageHeader
 from beholder.images.prepare import DecodedImage, encode_thumbnail
 from beholder.rubrics.rubric import Assertion, CheckRule, InstrumentCheck, Number, Rubric, to_fraction
 from beholder.verdicts.verdict import CriterionResult, Flag, Verdict
@@ -157,22 +158,24 @@ def plan_audit(rubric: Rubric) -> AuditPlan | None:
 
 
 def measure_evidence(plan: AuditPlan, before: bytes, after: bytes) -> AuditEvidence:
-    """Measure everything in `plan` on a pair of encoded images, at 400 px.
+    """Measure everything in `plan` on a pair of encoded images, at 400 px; of edits, color difference and SSIM at 200.
 
     Never raises for an image: one that cannot be read makes evidence that `failed`.
     """
-    evidence = examine_images(plan, [(before, ""), (after, "")]).evidence
+    evidence = examine_images(plan, [ImageToExamine(before), ImageToExamine(after)]).evidence
     assert evidence is not None
     return evidence
 
 
 def _measure_decoded(plan: AuditPlan, before: DecodedImage, after: DecodedImage) -> AuditEvidence:
     """Measure everything in `plan` on a pair of decoded images, at 400 px."""
-    from beholder.instruments.pair import AUDIT_SIDE, DEFAULT_SIDE, ImagePair
+    from beholder.instruments.pair import AUDIT_MAP_SIDE, AUDIT_SIDE, DEFAULT_SIDE, ImagePair
     from beholder.instruments.registry import measure_pair
 
     pixels = before.scale_to(AUDIT_SIDE), after.scale_to(AUDIT_SIDE)
-    pair = ImagePair(*pixels, sizes=(before.size, after.size))
+    # What decides an assertion of a restyle is measured on maps of full size: at half of it 11 of 1,752 would change.
+    map_side = None if plan.assertions else AUDIT_MAP_SIDE
+    pair = ImagePair(*pixels, sizes=(before.size, after.size), map_side=map_side)
     measured = measure_pair(pair, [name for name in plan.names if name != BLOCKINESS])
     if BLOCKINESS in plan.names:  # of which a smaller copy has none left
         measured |= measure_pair(ImagePair.load(before.data, after.data, side=DEFAULT_SIDE), [BLOCKINESS])
@@ -211,7 +214,22 @@ class Examination:
     thumbnails: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def examine_images(plan: AuditPlan | None, images: Sequence[tuple[bytes, str]]) -> Examination:
+@dataclass(frozen=True, slots=True)
+class ImageToExamine:
+    """An encoded image, on its way to a worker process.
+
+    Attributes:
+        data: The whole file.
+        header: Its header, where it is known without reading it.
+        thumbnail: The digest under which its thumbnail is kept; empty where none is wanted.
+    """
+
+    data: bytes
+    header: ImageHeader | None = None
+    thumbnail: str = ""
+
+
+def examine_images(plan: AuditPlan | None, images: Sequence[ImageToExamine]) -> Examination:
     """Decode each image once, make its thumbnail, and measure the pair. This is what a worker process does for a case.
 
     Thumbnails come from what is decoded for the audit, whether or not there is one: 400 to 512 pixels on the longer
@@ -219,7 +237,7 @@ def examine_images(plan: AuditPlan | None, images: Sequence[tuple[bytes, str]]) 
 
     Args:
         plan: What to measure; `None` for nothing.
-        images: Encoded images, each with the digest under which its thumbnail is kept; empty where none is wanted.
+        images: Two where there is a plan.
     """
     from beholder.instruments.pair import AUDIT_SIDE
 
@@ -227,15 +245,15 @@ def examine_images(plan: AuditPlan | None, images: Sequence[tuple[bytes, str]]) 
     decoded: list[DecodedImage] = []
     thumbnails: dict[str, bytes] = {}
     why_not = ""
-    for name, (data, digest) in zip(names, images, strict=True):
+    for name, image in zip(names, images, strict=True):
         try:
-            decoded.append(DecodedImage(data, AUDIT_SIDE, name=name))
+            decoded.append(DecodedImage(image.data, AUDIT_SIDE, name=name, header=image.header))
         except ImageError as error:
             why_not = why_not or str(error)
             continue
-        if digest:
+        if image.thumbnail:
             with suppress(ImageError):  # a verdict is valid without a thumbnail
-                thumbnails[digest] = encode_thumbnail(decoded[-1])
+                thumbnails[image.thumbnail] = encode_thumbnail(decoded[-1])
     if plan is None:
         return Examination(None, thumbnails)
     if not why_not:

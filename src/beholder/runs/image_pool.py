@@ -14,9 +14,9 @@ from beholder.errors import ImageError, Unreachable
 from beholder.images.headers import ImageHeader
 from beholder.images.image import DEFAULT_IMAGE_LIMITS, DEFAULT_SIZING, ImageSource, PreparedImage, Sizing
 from beholder.images.memory import decoding_budget, estimate_decoding_bytes
-from beholder.images.prepare import fit_size, prepare_image, prepare_unchanged, upright_size
+from beholder.images.prepare import fit_size, prepare_image, prepare_unchanged, prepared_header, upright_size
 from beholder.images.source import is_remote, load_image, read_header, read_image
-from beholder.judges.audit import AuditEvidence, AuditPlan, Examination, examine_images
+from beholder.judges.audit import AuditEvidence, AuditPlan, Examination, ImageToExamine, examine_images
 from beholder.runs.ledger_access import CallCoalescer
 from beholder.runs.worker_processes import WorkerPool, default_worker_count
 
@@ -78,7 +78,9 @@ class ImagePool:
             The evidence, in which a failure is told, and the thumbnails of those images that can be decoded.
         """
         chosen = [
-            (image.data, image.source_digest if image.source_digest in thumbnails else "")
+            ImageToExamine(
+                image.data, prepared_header(image), image.source_digest if image.source_digest in thumbnails else ""
+            )
             for image in images
             if plan is not None or image.source_digest in thumbnails
         ]

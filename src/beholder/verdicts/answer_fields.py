@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 
 from beholder.rubrics.rubric import Criterion
 from beholder.verdicts.parse import parse_number, parse_score
@@ -77,9 +78,12 @@ _PRESENCE_WORDS = frozenset(
     )
 )
 _ABSENCE_WORDS = frozenset(("absent", "free", "no", "none", "not", "of", "without", "zero"))
+_CACHED_KEYS = 1024  # all answers to a rubric have the same keys
+
 _COUNT_WORDS = frozenset(("amount", "count", "how", "many", "n", "no", "num", "number", "of", "total"))
 
 
+@lru_cache(_CACHED_KEYS)
 def normalize_key(key: str) -> str:
     """Return a key in plain spelling: in lower case, with `_` between words, those of camel case too."""
     if key.islower() and key.isidentifier():
@@ -88,6 +92,7 @@ def normalize_key(key: str) -> str:
     return (key if key.islower() else _WORD_STARTS.sub("_", key).lower()).replace(" ", "_").replace("-", "_")
 
 
+@lru_cache(_CACHED_KEYS)
 def split_key(key: str) -> frozenset[str]:
     """Return the words of a key in plain spelling, in the singular."""
     return frozenset(word.removesuffix("s") if len(word) > 3 else word for word in key.split("_") if word)
