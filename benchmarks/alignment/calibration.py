@@ -93,7 +93,8 @@ def recorded_scores(folder: Path, edits: Edits, judge: str = imagenhub.JUDGE) ->
         if one["case"] in groups:
             recorded = RecordedAnswer(one["case"], one["answer"], {}, one["judge"])
             verdict, rubric = rescorer.verdict(recorded)
-            verdicts.append(verdict if verdict.answered else rescorer.valid_criteria(recorded, rubric) or verdict)
+            valid = None if verdict.answered else rescorer.valid_criteria(recorded, rubric)
+            verdicts.append(verdict if valid is None else replace(verdict, criteria=valid))
     return tabulate_verdicts(judge, ((one, groups[one.case]) for one in verdicts))
 
 

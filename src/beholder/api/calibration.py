@@ -237,7 +237,11 @@ class _Source:
     ledger: LedgerLike
 
     def load(self) -> list[Scores]:
-        return [scores for run in self.runs for scores in load_scores(run, self.scores, self.cases, self.ledger)]
+        return [
+            scores
+            for run in self.runs
+            for scores in load_scores(run, self.scores, self.cases, self.ledger, valid_parts=True)
+        ]
 
     def load_provenance(self, scores: Sequence[Scores]) -> list[Provenance]:
         """Return where each of the scores comes from."""

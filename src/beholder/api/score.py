@@ -162,16 +162,14 @@ class ScoreResult:
             recorded = parse_recorded(self._answers, "answers", self._summary.add_malformed)
         for one in recorded:
             judged = [rescorer.verdict(one) for rescorer in self._rescorers]
-            verdicts = [verdict for verdict, _ in judged]
+            verdicts = [
+                replace(verdict, valid_criteria=rescorer.valid_criteria(one, rubric))
+                if verdict.outcome is Outcome.INVALID
+                else verdict
+                for rescorer, (verdict, rubric) in zip(self._rescorers, judged, strict=True)
+            ]
             if self._calibrate is not None:
-                verdicts = [
-                    self._calibrate_valid_part(verdict, rescorer.valid_criteria(one, rubric))
-                    if verdict.outcome is Outcome.INVALID
-                    else verdict
-                    for verdict, rescorer, (_, rubric) in zip(
-                        self._calibrate(verdicts), self._rescorers, judged, strict=True
-                    )
-                ]
+                verdicts = [self._calibrate_valid_part(verdict) for verdict in self._calibrate(verdicts)]
             for verdict, (_, rubric) in zip(verdicts, judged, strict=True):
                 self._summary.add(verdict)
                 yield verdict, rubric
@@ -180,11 +178,11 @@ class ScoreResult:
             first = "".join(f" {sentence}" for sentence in self._summary.first_malformed[:1])
             raise UsageError(f"{named} holds no answer; it should have one JSON object a line.{first}")
 
-    def _calibrate_valid_part(self, verdict: Verdict, valid: Verdict | None) -> Verdict:
+    def _calibrate_valid_part(self, verdict: Verdict) -> Verdict:
         """Return an invalid verdict with the ratings of those aspects that its valid criteria answer."""
-        if valid is None or self._calibrate is None:
+        if verdict.valid_criteria is None or self._calibrate is None:
             return verdict
-        [calibrated] = self._calibrate([valid])
+        [calibrated] = self._calibrate([replace(verdict, outcome=Outcome.SCORED, criteria=verdict.valid_criteria)])
         return replace(verdict, calibrated=calibrated.calibrated)
 
 
