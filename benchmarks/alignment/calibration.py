@@ -29,6 +29,7 @@ import numpy as np
 from claims import Claim, Table
 from imagenhub import Edits
 
+from beholder.bands import IntervalBand
 from beholder.judges.recorded import RecordedAnswer, Rescorer
 from beholder.rubrics.load import load_rubric
 from beholder.statistics.aspects import find_column
@@ -47,7 +48,6 @@ from beholder.statistics.calibration_held_out import conformal_bands, interval_e
 from beholder.statistics.calibration_recipes import RECIPES, CalibrationRecipe
 from beholder.statistics.calibration_task import CalibrationTask, TaskOptions, build_task
 from beholder.statistics.data import Bools, Floats, Scores, read_ratings, tabulate_verdicts
-from beholder.verdicts.calibration import IntervalBand
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "foreign-judge"
 ANSWERED_BY = {"SC": "min(edit_success, over_editing)", "PQ": "min(naturalness, artefacts)"}

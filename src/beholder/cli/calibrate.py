@@ -33,11 +33,11 @@ from beholder.reports.text import print_text, printable
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 
 if TYPE_CHECKING:
+    from beholder.bands import IntervalBand
     from beholder.statistics.bootstrap import Interval
     from beholder.statistics.calibration import CalibrationChoice
     from beholder.statistics.calibration_evaluation import CandidateScore
     from beholder.statistics.calibration_features import Progress
-    from beholder.verdicts.calibration import IntervalBand
 
 
 MAX_LISTED = 3

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from beholder.bands import IntervalBand
 from beholder.statistics.calibration_recipes import CalibrationRecipe, cross_folds, pool_adjacent_violators
 from beholder.statistics.calibration_task import CalibrationTask, fit_map
 from beholder.statistics.data import Bools, Floats, Ints
-from beholder.verdicts.calibration import IntervalBand
 from beholder.verdicts.calibration_maps import BlendMap, CalibrationMap, SnapToEndsMap
 
 MAX_REFERENCE_CASES = 1000  # among which a prediction has its position; more change nothing
@@ -118,16 +118,18 @@ class MapFinish:
     snaps: bool = False
 
     def predictions(
-        self, task: CalibrationTask, map_: HeldOutPredictions, line: HeldOutPredictions, fold: Ints
+        self, task: CalibrationTask, map_: HeldOutPredictions, line: HeldOutPredictions, *folds: Ints
     ) -> HeldOutPredictions:
-        """Finish held-out predictions; for each fold the ends are found on the others."""
+        """Finish held-out predictions; the ends are found on cases of no fold that the case is in, as the maps were."""
         mixed = self._mix(map_, line)
         if not self.snaps or not np.isin(task.mean, task.scale).any():
             return mixed
         values, reference = mixed.values.copy(), mixed.reference.copy()
-        for number in np.unique(fold):
-            here = (fold == number) & (mixed.cell >= 0)
-            others = (fold != number) & (mixed.cell >= 0)
+        known, held_out = mixed.cell >= 0, cross_folds(*folds)
+        for number in np.unique(held_out[known]):
+            here = (held_out == number) & known
+            first = int(here.argmax())
+            others = known & np.logical_and.reduce([fold != fold[first] for fold in folds])
             ends = find_ends(mixed.values[others], task.mean[others], task.scale)
             cells = np.unique(mixed.cell[here])
             values[here], reference[cells] = snap(values[here], ends, task), snap(reference[cells], ends, task)

@@ -1,6 +1,6 @@
 """Recipes for calibration maps: grouped folds, the training data, and fitting, from the simplest map up.
 
-constant   the median rating, which of all constants has the least absolute error: the baseline
+constant   the median rating, which of all constants has the least absolute error on the cases it is fitted on
 offset     the judge's number on the human scale, shifted by its mean difference from people
 line       the line of least squares through the judge's number, flat where it would fall
 isotonic   a non-decreasing step function of the judge's number (pool adjacent violators); its ties stay ties
@@ -168,6 +168,10 @@ _KNOT_SCORES = np.array([NormalDist().inv_cdf(share) for share in KNOT_SHARES])
 
 def fit_constant(data: TrainingData) -> ConstantMap:
     return ConstantMap(float(np.median(data.ratings)))
+
+
+def fit_mean(data: TrainingData) -> ConstantMap:
+    return ConstantMap(float(data.ratings.mean()))
 
 
 def fit_offset(data: TrainingData) -> OffsetMap:
