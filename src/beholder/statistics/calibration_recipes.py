@@ -254,6 +254,9 @@ RECIPES: dict[str, CalibrationRecipe] = {
 
 SKLEARN_RECIPES = frozenset({"blend"})  # recipes that need scikit-learn for fitting
 CONSTANT_NAME, LINE_NAME = "constant", "line"
+# What is tried for several aspects together, which is for few ratings of each: on 41 edits with twelve factors the map
+# that was chosen of all has an error of 0.723, `linear`, with its one strong penalty, 0.704.
+TOGETHER_RECIPES = ("constant", "linear")
 
 
 def select_recipes(wanted: Sequence[str]) -> tuple[dict[str, CalibrationRecipe], list[str]]:
