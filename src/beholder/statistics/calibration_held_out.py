@@ -118,18 +118,16 @@ class MapFinish:
     snaps: bool = False
 
     def predictions(
-        self, task: CalibrationTask, map_: HeldOutPredictions, line: HeldOutPredictions, *folds: Ints
+        self, task: CalibrationTask, map_: HeldOutPredictions, line: HeldOutPredictions, fold: Ints
     ) -> HeldOutPredictions:
-        """Finish held-out predictions; the ends are found on cases of no fold that the case is in, as the maps were."""
+        """Finish held-out predictions; for each fold the ends are found on the others."""
         mixed = self._mix(map_, line)
         if not self.snaps or not np.isin(task.mean, task.scale).any():
             return mixed
         values, reference = mixed.values.copy(), mixed.reference.copy()
-        known, held_out = mixed.cell >= 0, cross_folds(*folds)
-        for number in np.unique(held_out[known]):
-            here = (held_out == number) & known
-            first = int(here.argmax())
-            others = known & np.logical_and.reduce([fold != fold[first] for fold in folds])
+        for number in np.unique(fold):
+            here = (fold == number) & (mixed.cell >= 0)
+            others = (fold != number) & (mixed.cell >= 0)
             ends = find_ends(mixed.values[others], task.mean[others], task.scale)
             cells = np.unique(mixed.cell[here])
             values[here], reference[cells] = snap(values[here], ends, task), snap(reference[cells], ends, task)
