@@ -15,8 +15,17 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs" / "statistics.md"
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,.]*\d|(?<![\w.])-?\d")
 # What ends the table, and what the last sentences begin with; conclusions differ from data to data.
-FIXED = ("Ranking:", "criterion ", "Distance:", "Same answer", "People among", "Over the", "Scores on", "Intervals are")
-FIXED += ("Inferred by name",)
+FIXED = (
+    "Ranking:",
+    "criterion ",
+    "Distance:",
+    "Same answer",
+    "People among",
+    "Over the",
+    "Scores on",
+    "Intervals are",
+    "Inferred by name",
+)
 
 
 def forms(text: str) -> set[str]:
