@@ -29,6 +29,7 @@ import numpy as np
 from claims import Claim, Table
 from imagenhub import Edits
 
+from beholder.bands import IntervalBand
 from beholder.judges.recorded import RecordedAnswer, Rescorer
 from beholder.rubrics.load import load_rubric
 from beholder.statistics.aspects import find_column
@@ -47,7 +48,6 @@ from beholder.statistics.calibration_held_out import conformal_bands, interval_e
 from beholder.statistics.calibration_recipes import RECIPES, CalibrationRecipe
 from beholder.statistics.calibration_task import CalibrationTask, TaskOptions, build_task
 from beholder.statistics.data import Bools, Floats, Scores, read_ratings, tabulate_verdicts
-from beholder.verdicts.calibration import IntervalBand
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "foreign-judge"
 ANSWERED_BY = {"SC": "min(edit_success, over_editing)", "PQ": "min(naturalness, artefacts)"}
@@ -93,7 +93,8 @@ def recorded_scores(folder: Path, edits: Edits, judge: str = imagenhub.JUDGE) ->
         if one["case"] in groups:
             recorded = RecordedAnswer(one["case"], one["answer"], {}, one["judge"])
             verdict, rubric = rescorer.verdict(recorded)
-            verdicts.append(verdict if verdict.answered else rescorer.valid_criteria(recorded, rubric) or verdict)
+            valid = None if verdict.answered else rescorer.valid_criteria(recorded, rubric)
+            verdicts.append(verdict if valid is None else replace(verdict, criteria=valid))
     return tabulate_verdicts(judge, ((one, groups[one.case]) for one in verdicts))
 
 

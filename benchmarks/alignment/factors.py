@@ -39,7 +39,7 @@ from beholder.statistics.calibration_evaluation import (
     one_rater_statistics,
 )
 from beholder.statistics.calibration_held_out import predict_out_of_fold
-from beholder.statistics.calibration_recipes import RECIPES, CalibrationRecipe, TrainingData
+from beholder.statistics.calibration_recipes import RECIPES, TOGETHER_RECIPES, CalibrationRecipe, TrainingData
 from beholder.statistics.calibration_task import CalibrationTask, TaskOptions, build_task, fit_map
 from beholder.statistics.data import Floats, read_ratings, tabulate_verdicts
 from beholder.verdicts.calibration_maps import ConstantMap
@@ -135,7 +135,7 @@ class Errors:
 
 def refused(known: Mapping[str, CalibrationTask]) -> list[str]:
     """The factors that `beholder calibrate --together` leaves out; all of them where no map helps."""
-    recipes = {name: RECIPES[name] for name in ("constant", "linear")}
+    recipes = {name: RECIPES[name] for name in TOGETHER_RECIPES}
     choice = calibrate(*known.values(), recipes=recipes, draw_count=DRAWS)
     return [task.aspect for task in choice.tasks if not choice.is_worth_having(task)]
 

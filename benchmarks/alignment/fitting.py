@@ -8,9 +8,9 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+from beholder.bands import IntervalBand
 from beholder.instruments.human_ratings import RatingFeature, RatingMap
 from beholder.statistics.calibration_held_out import conformal_bands, conformal_bounds
-from beholder.verdicts.calibration import IntervalBand
 
 # Where the knots of a measurement lie among the cases: closer at the ends, where the scores move fastest.
 SHARES = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99)

@@ -95,3 +95,21 @@ def test_judges_and_cases_are_kept_apart(desk: Path) -> None:
     answers = converted(desk, row("SC", [8, 9]), other, row("SC", [3, 4], "c2"), row("PQ", [5, 6]))
     assert [(one["case"], one["judge"]) for one in answers] == [("c1", "j"), ("c1", "k"), ("c2", "j")]
     assert [len(one["answer"]["criteria"]) for one in answers] == [4, 2, 2]
+
+
+def test_a_short_answer_keeps_what_it_has_for_calibrations_only(desk: Path, run: Run) -> None:
+    """`meadow/beta` lacks `artefacts`, which `PQ` needs and `SC` does not."""
+    rows = [json.loads(line) for line in (desk / "recorded.jsonl").read_text("utf-8").splitlines()]
+    converted(desk, *rows)
+    verdicts = run(SCORE).out
+    (desk / "verdicts.jsonl").write_text(verdicts, "utf-8")
+    [short] = [one for one in map(json.loads, verdicts.splitlines()) if one["outcome"] == "invalid"]
+    assert (short["case"], short["criteria"], short["score"]) == (SHORT, {}, None)
+    assert set(short["valid_criteria"]) == {"edit_success", "over_editing", "naturalness"}
+    assert all("valid_criteria" not in one for one in map(json.loads, verdicts.splitlines()) if one["criteria"])
+    given = "--scores verdicts.jsonl --ratings ratings.csv --cases cases.csv"
+    given += " --map SC=min(edit_success,over_editing) --map PQ=min(naturalness,artefacts) --draws 200"
+    learned = json.loads(run(f"calibrate {given} --try offset --anyway --json").out)["aspects"]
+    assert {one["aspect"]: one["cases"] for one in learned} == {"SC": 40, "PQ": 39}
+    agreed = json.loads(run(f"agree {given} --json").out)["agreements"][0]["criteria"]
+    assert [one["cases"] for one in agreed] == [39, 39]

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from support.ledger import case, entry, run_record, unscored, verdict
 
-from beholder import score
+from beholder import Run, score
+from beholder.bands import IntervalBand
 from beholder.ledger.ledger import Ledger
 from beholder.testing.base import Received
 from beholder.testing.server import JudgeServer
@@ -217,8 +218,11 @@ def test_a_run_a_judge_and_a_score_apply_it(run: Any, book: Path, server: JudgeS
     server.default = json.dumps({"online_factor_results": factors})
     asked = f"--judge openai:gpt-5-mini --base-url {server.openai_url} --calibration c.json"
     done = run(f"judge edit-preservation input1.png edited1.png --set 'instruction=make it red' --json {asked}")
+    assert done.code == 0
     alone = json.loads(done.out)["calibrated"]["Unchanged regions"]
     assert alone["raw"] == 6
+    misfit = f"judge edit-preservation input1.png edited1.png --set 'instruction=make it red' {asked}"
+    assert run(misfit.replace("gpt-5-mini", "gpt-5-nano")).code == 3
     assert alone["low"] <= alone["value"] <= alone["high"]
     row = {"id": "c1", "input": "input1.png", "edited": "edited1.png", "instruction": "make it red"}
     (book / "cases.jsonl").write_text(json.dumps(row), "utf-8")
@@ -234,8 +238,10 @@ def test_a_run_a_judge_and_a_score_apply_it(run: Any, book: Path, server: JudgeS
     said = json.loads(done.out)["calibrated"]["Unchanged regions"]
     assert said["raw"] == 6
     assert "is missing here, which the map needs" in said["why"]
-    said = run("score answers.jsonl --rubric edit-preservation --calibration c.json").out
-    assert "not calibrated, 1: " in said
+    done = run("score answers.jsonl --rubric edit-preservation --calibration c.json")
+    assert "not calibrated, 1: " in done.out
+    assert done.code == 3
+    assert run("score answers.jsonl --rubric edit-preservation").code == 0
     # With the case file they can be measured, and an answer that lacks a criterion loses only what that one answers.
     measured = "--rubric edit-preservation --calibration c.json --cases cases.jsonl --measure --json"
     done = run(f"score answers.jsonl {measured}")
@@ -247,6 +253,13 @@ def test_a_run_a_judge_and_a_score_apply_it(run: Any, book: Path, server: JudgeS
     people = found["calibrated"]["Unchanged regions"]
     assert people["value"] is not None
     assert "identity_preservation" in people["filled"]
+    shown = " ".join(run(f"score answers.jsonl {measured.removesuffix(' --json')}").out.split())
+    assert "calibrated with the median in place of what was missing: " in shown
+    assert "identity_preservation in 1" in shown
+    card = " ".join(
+        run(f"score answers.jsonl {measured.replace('--json', '--format card')}").out.replace("│", "").split()
+    )
+    assert "missing here, taken as in the median case" in card
     assert "on the images of a case file" in run("score answers.jsonl --rubric edit-preservation --measure").err
     (book / "edited1.png").write_bytes(b"no picture")
     for words in (measured, measured.removesuffix(" --json")):
@@ -293,8 +306,18 @@ def test_a_verdict_of_another_judge_is_not_calibrated_in_silence(run: Any, book:
     with Ledger.open(book / "beholder.db", create=True) as ledger:
         ledger.start(run_record("bbb222", name="other", total=1))
         ledger.write("bbb222", [entry(0, replace(verdict(0), judge="google:gemini"))])
-    said = json.loads(run("export bbb222 --to jsonl --calibration c.json").out)["calibrated"]["Unchanged regions"]
+    done = run("export bbb222 --to jsonl --calibration c.json")
+    said = json.loads(done.out)["calibrated"]["Unchanged regions"]
     assert (said["value"], said["why"][:33]) == (None, "it was fitted for the judge opena")
+    for command in ("export", "show"):  # nothing of what was asked could be done
+        done = run(f"{command} bbb222 --calibration c.json")
+        assert done.code == 3
+        assert "the calibration gave no verdict a rating: it was fitted for the judge openai:gpt-5-mini" in done.err
+        assert run(f"{command} bbb222").code == 0
+    assert "not calibrated, 1: it was fitted for the judge" in run("show bbb222 --calibration c.json").out
+    other = Run.load("bbb222", "beholder.db").calibrated("c.json")
+    assert (other.exit_code, other.passed, other.why_uncalibrated[:17]) == (3, False, "it was fitted for")
+    assert Run.load("bbb222", "beholder.db").passed
     said = json.loads(run("export bbb222 --to jsonl --calibration c.json --anyway").out)["calibrated"]
     assert said["Unchanged regions"]["value"] is not None
 
@@ -395,7 +418,9 @@ def test_the_jurors_of_a_run_are_learned_from_and_their_map_is_applied_to_a_new_
     done = run(
         f"run --cases known.jsonl --name alone --calibration jury.json {jury.replace('--judge openai:keen', '')}"
     )
-    assert done.code == 0, done.err
+    assert done.code == 3  # every case has a score, and none the rating that was asked for
+    assert "the calibration gave no verdict a rating: it was fitted for the judge openai:dull + openai:keen" in done.err
+    assert "have no score" not in done.err
     [first, *_] = run("export alone --ledger jury.db --to jsonl").out.splitlines()
     alone = json.loads(first)["calibrated"]["unchanged_regions"]
     assert alone["value"] is None
@@ -414,3 +439,28 @@ def test_what_is_worse_is_not_called_a_negative_gain() -> None:
         "more error than a constant by 0.116 (0.042 to 0.211)"
     )
     assert _describe_gain(*words, None) == ""
+
+
+def test_together_tries_what_few_ratings_can_bear(run: Any, book: Path) -> None:
+    given = "calibrate aaa111 --ratings ratings.csv --draws 100 --json"
+    rows = json.loads(run(f"{given} --together").out)["aspects"][0]["rows"]
+    assert list(rows) == ["the raw judge", "constant", "linear", "as chosen", "one rater against the others"]
+    rows = json.loads(run(f"{given} --together --try offset").out)["aspects"][0]["rows"]
+    assert "offset" in rows
+    assert "linear" not in rows
+    assert "isotonic" in json.loads(run(given).out)["aspects"][0]["rows"]
+
+
+def test_an_interval_of_one_point_is_said_to_be_one() -> None:
+    from beholder.cli.calibrate import _describe_bands
+
+    point, rest = IntervalBand(0.0, 0.0, 0.0, 0.92, 300), IntervalBand(None, -0.2, 0.3, 0.81, 100)
+    told = _describe_bands("SC", [point, rest])
+    assert told == [
+        "80% intervals of SC covered, of cases they were not computed on: predictions up to 0.00 92% of 300 cases; "
+        "above 0.00 81% of 100 cases.",
+        "For predictions up to 0.00 the interval is the prediction alone: people's mean is exactly that in 92% of the "
+        "cases, and no interval around it covers fewer.",
+    ]
+    assert len(_describe_bands("SC", [replace(point, high=0.1), rest])) == 1
+    assert _describe_bands("SC", []) == []

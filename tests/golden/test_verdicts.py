@@ -56,7 +56,16 @@ def squeezed(verdict: Json) -> Json:
     among the keys."""
     verdict = steady(verdict)
     told = {key: one for key, one in verdict.items() if one not in (None, "", [], {})}
-    for key in ("criteria", "findings", "images", "flags", "corrections", "measurements", "calibrated"):
+    for key in (
+        "criteria",
+        "valid_criteria",
+        "findings",
+        "images",
+        "flags",
+        "corrections",
+        "measurements",
+        "calibrated",
+    ):
         if key in told:
             told[key] = _lines(told[key])
     if "jury" in told:

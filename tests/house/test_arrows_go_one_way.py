@@ -13,7 +13,7 @@ import beholder
 SOURCE = Path(beholder.__file__).parent
 
 # docs/design.md, "Arrows": what each package may import. Late imports and imports for types count.
-BELOW_CASES = {"errors", "plugins", "images"}
+BELOW_CASES = {"errors", "plugins", "bands", "images"}
 BELOW_VERDICTS = BELOW_CASES | {"cases", "rubrics"}
 BELOW_JUDGES = BELOW_VERDICTS | {"verdicts", "providers", "instruments"}
 BELOW_STATISTICS = BELOW_JUDGES | {"judges", "ledger", "runs"}
@@ -21,6 +21,7 @@ BELOW_REPORTS = BELOW_STATISTICS | {"statistics", "demo", "exam", "arena", "revi
 ALLOWED = {
     "errors": set(),
     "plugins": set(),
+    "bands": set(),
     "images": {"errors"},
     "cases": BELOW_CASES,
     "rubrics": BELOW_CASES | {"cases"},

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.instruments import Image, blurred, jpeg, photo
 
+from beholder.bands import IntervalBand
 from beholder.errors import UsageError
 from beholder.instruments import human_ratings
 from beholder.instruments.instrument import Measurement
@@ -59,8 +60,8 @@ def test_a_rating_is_what_one_adds_up_by_hand(one: float, two: float, expected: 
 def test_the_interval_is_that_of_its_band_within_the_scale(rating: float, expected: tuple[float, float, float]) -> None:
     plain = human_ratings.parse_rating_map(BY_HAND)
     bands = (
-        human_ratings.RatingBand(0.5, -0.2, 0.4, covered=0.8, cases=9),
-        human_ratings.RatingBand(None, -0.5, 0.1, covered=0.8, cases=9),
+        IntervalBand(0.5, -0.2, 0.4, covered=0.8, cases=9),
+        IntervalBand(None, -0.5, 0.1, covered=0.8, cases=9),
     )
     assert replace(plain, bands=bands).interval(rating) == pytest.approx(expected)
     assert plain.interval(0.5) == pytest.approx((0.5, 0.3, 0.6))

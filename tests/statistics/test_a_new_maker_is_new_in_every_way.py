@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from support.calibration import PLAIN, calibrate, ratings, scores, task
 
-from beholder.statistics.calibration_held_out import predict_out_of_fold
+from beholder.statistics.calibration import _name_choice
+from beholder.statistics.calibration_evaluation import CandidateEvaluation, MapChoice
+from beholder.statistics.calibration_held_out import MapFinish, predict_out_of_fold
 from beholder.statistics.calibration_recipes import CalibrationRecipe, assign_folds, cross_folds, fit_linear
 from beholder.statistics.calibration_task import CalibrationTask
 
@@ -69,6 +71,15 @@ def test_a_map_leans_towards_the_judge_as_far_as_new_makers_need_it() -> None:
     assert found.chosen == "line" or found.weight < 1
 
 
+def test_a_mean_with_the_judges_number_is_said_to_be_one_and_no_more() -> None:
+    told = _name_choice(MapChoice("curved", 0.75))
+    assert told == (
+        "curved, 75% of it beside 25% of the line through the judge's own number, chosen on makers and photographs "
+        "that it had not seen"
+    )
+    assert _name_choice(MapChoice("curved")) == "curved"
+
+
 @pytest.mark.parametrize("which", ["maker", "photograph"])
 def test_nothing_that_people_said_of_either_is_known(which: str) -> None:
     made = photographs_alone()
@@ -80,6 +91,26 @@ def test_nothing_that_people_said_of_either_is_known(which: str) -> None:
     again = predict_out_of_fold(other, eager, makers, photos).values
     assert again[same] == pytest.approx(said[same])
     assert again[~same] != pytest.approx(said[~same])
+
+
+def test_nor_are_the_ties_of_a_new_maker_known_from_its_own_ratings() -> None:
+    """From which prediction on everybody gives the lowest rating is found on other makers."""
+    random = np.random.default_rng(5)
+    worth = random.uniform(-1, 1, len(MAKER))
+    made = task(scores({"quality": 5 + 4 * worth + random.normal(0, 0.5, len(MAKER))}, GROUPS), ratings(worth, random))
+    makers, photos = made.maker_folds(), assign_folds(made.group_index, 5)
+    maps = predict_out_of_fold(made, PLAIN["linear"], photos, makers)
+    same = makers == makers[0]
+    other = replace(made, ratings=replace(made.ratings, values=np.where(same[:, None], 1.0, made.ratings.values)))
+    said, again = (MapFinish(snaps=True).predictions(one, maps, maps, makers).values for one in (made, other))
+    assert (said == 0).sum() > 20
+    assert again[same].tolist() == said[same].tolist()
+    assert again[~same].tolist() != said[~same].tolist()
+    evaluation = CandidateEvaluation([made], {"linear": PLAIN["linear"]}, 10, 0, 1)
+    [(told, _)] = evaluation.predict_new_makers(MapChoice("linear"), and_photo=True)
+    assert told.tolist() == made.clip(said).tolist()
+    by_photograph = MapFinish(snaps=True).predictions(made, maps, maps, photos).values
+    assert told.tolist() != made.clip(by_photograph).tolist()
 
 
 def test_cells_are_told_apart_in_every_way() -> None:

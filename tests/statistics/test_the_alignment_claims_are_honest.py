@@ -16,13 +16,13 @@ import cv2
 import numpy as np
 import pytest
 
+from beholder.bands import IntervalBand
 from beholder.statistics.bootstrap import Interval
 from beholder.statistics.calibration_features import Features
 from beholder.statistics.calibration_held_out import predict_out_of_fold
 from beholder.statistics.calibration_recipes import RECIPES, CalibrationRecipe, fit_linear
 from beholder.statistics.calibration_task import CalibrationTask
 from beholder.statistics.data import Bools
-from beholder.verdicts.calibration import IntervalBand
 
 HERE = Path(__file__).parents[2] / "benchmarks" / "alignment"
 MODELS = ("one", "two", "three")

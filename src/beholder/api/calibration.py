@@ -48,7 +48,7 @@ from beholder.statistics.calibration_features import (
     merge_features,
     read_features,
 )
-from beholder.statistics.calibration_recipes import select_recipes
+from beholder.statistics.calibration_recipes import TOGETHER_RECIPES, select_recipes
 from beholder.statistics.calibration_task import (
     CalibrationData,
     Provenance,
@@ -166,7 +166,8 @@ def calibrate(
         ratings: Human ratings with case, rater, aspect and score: a file, a frame or an iterable of mappings; without
             it the run's reviews count.
         aspect: Only these aspects.
-        together: One choice and one decision for all aspects: for few ratings of many.
+        together: One choice and one decision for all aspects: for few ratings of many. Only the map `linear` is tried,
+            since few ratings do not tell which of several is best; `try_` names others.
         measure: Learn from the pixels too: every instrument on every pair of images.
         features: A file of further numbers: case, NAME, …
         for_: What a map is chosen by: `error` (how far from people), or `rank` (the order).
@@ -192,7 +193,7 @@ def calibrate(
     by = parse_choice(SelectionMeasure, for_, "for_")
     check_whole("folds", folds, least=2)
     check_sampling(seed, draws)
-    recipes, notes = select_recipes(_to_list(try_))
+    recipes, notes = select_recipes(_to_list(try_) or (TOGETHER_RECIPES if together else ()))
     runs = list(run) if isinstance(run, Sequence) and not isinstance(run, str) else [run]
     source = _Source(tuple(runs) or (None,), to_paths(scores), cases, ledger)
     if judge and not source.scores:
@@ -237,7 +238,11 @@ class _Source:
     ledger: LedgerLike
 
     def load(self) -> list[Scores]:
-        return [scores for run in self.runs for scores in load_scores(run, self.scores, self.cases, self.ledger)]
+        return [
+            scores
+            for run in self.runs
+            for scores in load_scores(run, self.scores, self.cases, self.ledger, valid_parts=True)
+        ]
 
     def load_provenance(self, scores: Sequence[Scores]) -> list[Provenance]:
         """Return where each of the scores comes from."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -185,16 +186,28 @@ class Run:
     @property
     def exit_code(self) -> int:
         """The exit code of `beholder run`: 0; 1 a threshold was missed; 3 some verdicts have no score and no
-        `max_unscored` was given. While the run is `waiting` for a batch 4 if it has thresholds, else 0. Only the
-        command has 130, for a run that a signal has interrupted."""
+        `max_unscored` was given, or its calibration gave no verdict a rating. While the run is `waiting` for a batch 4
+        if it has thresholds, else 0. Only the command has 130, for a run that a signal has interrupted."""
         if self.record.state == WAITING:
             return 4 if self._fail_under or self._max_unscored is not None else 0
-        return choose_exit_code(self._means(), self._fail_under, self._max_unscored)
+        code = choose_exit_code(self._means(), self._fail_under, self._max_unscored)
+        return code or (3 if self.why_uncalibrated else 0)
+
+    @property
+    def why_uncalibrated(self) -> str:
+        """Why the calibration gave no verdict a rating, most often; empty where it gave one, or there is none."""
+        if self.calibration is None and not self.record.suite.get("calibration"):
+            return ""
+        tally = self.summary
+        if not tally.verdicts or tally.calibrated:
+            return ""
+        reasons = Counter(why for rubric in tally.rubrics.values() for why in rubric.uncalibrated.elements())
+        return reasons.most_common(1)[0][0] if reasons else "no verdict has the number that it starts from"
 
     @property
     def passed(self) -> bool:
-        """Whether no threshold was missed, and no score is missing that the thresholds do not allow to. `False` while
-        the run is `waiting`: nothing is decided yet."""
+        """Whether no threshold was missed and nothing is missing: no score that the thresholds do not allow to, and
+        not every rating by its calibration. `False` while the run is `waiting`: nothing is decided yet."""
         return self.record.state != WAITING and self.exit_code == 0
 
     def refresh(self) -> Run:

@@ -44,6 +44,8 @@ class ScoreSummary:
         corrected: How many verdicts have a correction, by what was corrected.
         sums: By rubric and criterion, the sum of the scores and their number.
         unscored: How many verdicts have no score; `first_unscored` says why.
+        calibrated: How many verdicts say how people would rate, in one aspect at least.
+        filled: How many ratings have a median in place of an input of the calibration, by input.
         uncalibrated: Why calibrated values are missing.
         malformed: How many lines are no recorded answers; `first_malformed` says why.
         measured: How many cases' images were measured for the calibration.
@@ -56,6 +58,8 @@ class ScoreSummary:
     sums: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)
     unscored: int = 0
     first_unscored: list[str] = field(default_factory=list)
+    calibrated: int = 0
+    filled: Counter[str] = field(default_factory=Counter)
     uncalibrated: Counter[str] = field(default_factory=Counter)
     malformed: int = 0
     first_malformed: list[str] = field(default_factory=list)
@@ -80,6 +84,8 @@ class ScoreSummary:
                 self.first_unscored.append(f"{verdict.case} ({verdict.rubric}): {verdict.missing_score_reason[:300]}")
         values = {key: result.score for key, result in verdict.criteria.items()} | {"score": verdict.score}
         self.uncalibrated.update(rating.why for rating in verdict.calibrated.values() if rating.value is None)
+        self.calibrated += any(rating.value is not None for rating in verdict.calibrated.values())
+        self.filled.update(name for rating in verdict.calibrated.values() for name in rating.filled)
         values |= {f"{key}, calibrated": people.value for key, people in verdict.calibrated.items()}
         for key, value in values.items():
             if value is not None:
@@ -137,8 +143,10 @@ class ScoreResult:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of `beholder score`: 0; 2 some lines are no recorded answers; 3 some verdicts have no score."""
-        return 2 if self.summary.malformed else 3 if self.summary.unscored else 0
+        """The exit code of `beholder score`: 0; 2 some lines are no recorded answers; 3 some verdicts have no score, or
+        a calibration gave no verdict a rating."""
+        lacking = self.summary.unscored or (self._calibrate is not None and not self.summary.calibrated)
+        return 2 if self.summary.malformed else 3 if lacking else 0
 
     def to_dict(self) -> dict[str, object]:
         """Return the summary as JSON values."""
@@ -162,16 +170,14 @@ class ScoreResult:
             recorded = parse_recorded(self._answers, "answers", self._summary.add_malformed)
         for one in recorded:
             judged = [rescorer.verdict(one) for rescorer in self._rescorers]
-            verdicts = [verdict for verdict, _ in judged]
+            verdicts = [
+                replace(verdict, valid_criteria=rescorer.valid_criteria(one, rubric))
+                if verdict.outcome is Outcome.INVALID
+                else verdict
+                for rescorer, (verdict, rubric) in zip(self._rescorers, judged, strict=True)
+            ]
             if self._calibrate is not None:
-                verdicts = [
-                    self._calibrate_valid_part(verdict, rescorer.valid_criteria(one, rubric))
-                    if verdict.outcome is Outcome.INVALID
-                    else verdict
-                    for verdict, rescorer, (_, rubric) in zip(
-                        self._calibrate(verdicts), self._rescorers, judged, strict=True
-                    )
-                ]
+                verdicts = [self._calibrate_valid_part(verdict) for verdict in self._calibrate(verdicts)]
             for verdict, (_, rubric) in zip(verdicts, judged, strict=True):
                 self._summary.add(verdict)
                 yield verdict, rubric
@@ -180,11 +186,11 @@ class ScoreResult:
             first = "".join(f" {sentence}" for sentence in self._summary.first_malformed[:1])
             raise UsageError(f"{named} holds no answer; it should have one JSON object a line.{first}")
 
-    def _calibrate_valid_part(self, verdict: Verdict, valid: Verdict | None) -> Verdict:
+    def _calibrate_valid_part(self, verdict: Verdict) -> Verdict:
         """Return an invalid verdict with the ratings of those aspects that its valid criteria answer."""
-        if valid is None or self._calibrate is None:
+        if verdict.valid_criteria is None or self._calibrate is None:
             return verdict
-        [calibrated] = self._calibrate([valid])
+        [calibrated] = self._calibrate([replace(verdict, outcome=Outcome.SCORED, criteria=verdict.valid_criteria)])
         return replace(verdict, calibrated=calibrated.calibrated)
 
 

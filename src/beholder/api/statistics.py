@@ -432,7 +432,12 @@ def open_run(run: RunLike | None, ledger: LedgerLike) -> Iterator[tuple[Ledger, 
 
 
 def load_scores(
-    run: RunLike | None = None, scores: Files = (), cases: PathLike | None = None, ledger: LedgerLike = None
+    run: RunLike | None = None,
+    scores: Files = (),
+    cases: PathLike | None = None,
+    ledger: LedgerLike = None,
+    *,
+    valid_parts: bool = False,
 ) -> list[Scores]:
     """Load the scores of judges, a `Scores` for each.
 
@@ -441,6 +446,7 @@ def load_scores(
         scores: Files of scores, in place of a run.
         cases: A case file whose groups are added to those of the cases.
         ledger: Of the run.
+        valid_parts: See `read_scores`.
 
     Raises:
         UsageError: Both a run and files are given.
@@ -450,7 +456,7 @@ def load_scores(
         named = run.name if isinstance(run, Run) else repr(run)
         raise UsageError(f"Give a run ({named}) or files of scores (--scores or scores=), not both.")
     if files:
-        found = _read_named_apart(files)
+        found = _read_named_apart(files, valid_parts)
     else:
         with open_run(run, ledger) as (opened, name):
             found = [load_run_scores(opened, name)]
@@ -460,9 +466,9 @@ def load_scores(
     return [add_groups(judge, groups) for judge in found]
 
 
-def _read_named_apart(files: Sequence[Path]) -> list[Scores]:
+def _read_named_apart(files: Sequence[Path], valid_parts: bool = False) -> list[Scores]:
     """Read the scores of several files; judges of one name get that of their file, or its whole path, after it."""
-    found = [(path, judge) for path in files for judge in read_scores(path)]
+    found = [(path, judge) for path in files for judge in read_scores(path, valid_parts=valid_parts)]
     counts = Counter(judge.name for _, judge in found)
     repeated = [(path, judge.name) for path, judge in found if counts[judge.name] > 1]
     whole_path = len({(path.name, name) for path, name in repeated}) < len(repeated)

@@ -33,11 +33,11 @@ from beholder.reports.text import print_text, printable
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 
 if TYPE_CHECKING:
+    from beholder.bands import IntervalBand
     from beholder.statistics.bootstrap import Interval
     from beholder.statistics.calibration import CalibrationChoice
     from beholder.statistics.calibration_evaluation import CandidateScore
     from beholder.statistics.calibration_features import Progress
-    from beholder.verdicts.calibration import IntervalBand
 
 
 MAX_LISTED = 3
@@ -92,7 +92,11 @@ def calibrate(
     aspect: AspectOption = None,
     anyway: Annotated[bool, typer.Option("--anyway", help="Write also maps that do not help.")] = False,
     together: Annotated[
-        bool, typer.Option("--together", help="One choice and one decision for all aspects: for few ratings of many.")
+        bool,
+        typer.Option(
+            "--together",
+            help="One decision for all aspects, by a linear map unless --try names others: for few ratings of many.",
+        ),
     ] = False,
     measure: Annotated[
         bool, typer.Option("--measure", help="Learn from the pixels too: every instrument on every pair of images.")
@@ -258,15 +262,20 @@ def _result_sentences(result: CalibrationChoice) -> list[str]:
 
 
 def _describe_bands(aspect: str, bands: Sequence[IntervalBand]) -> list[str]:
-    """Return a sentence on how much the intervals covered, by the size of the prediction."""
-    parts, start = [], ""
+    """Return sentences on how much the intervals covered, by the size of the prediction."""
+    parts, points, start = [], [], ""
     for band in bands:
         where = f"predictions up to {band.up_to:.2f}" if band.up_to is not None else f"above {start}"
         parts.append(f"{where} {band.covered:.0%} of {band.cases:,} cases")
+        if band.low == band.high == 0:
+            points.append(
+                f"For {where} the interval is the prediction alone: people's mean is exactly that in "
+                f"{band.covered:.0%} of the cases, and no interval around it covers fewer."
+            )
         start = "" if band.up_to is None else f"{band.up_to:.2f}"
-    return (
-        [f"80% intervals of {aspect} covered, of cases they were not computed on: {'; '.join(parts)}."] if parts else []
-    )
+    if not parts:
+        return []
+    return [f"80% intervals of {aspect} covered, of cases they were not computed on: {'; '.join(parts)}.", *points]
 
 
 def _print_written(results: Sequence[CalibrationChoice], output: Path | None, anyway: bool) -> None:

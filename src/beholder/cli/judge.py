@@ -71,6 +71,7 @@ def judge(
     """Judge one case and show the verdict."""
     from beholder.api.judge import judge_rubrics, make_briefs
     from beholder.api.options import Options, check_model_options
+    from beholder.cli import EXIT_UNSCORED
     from beholder.cli.options import parse_fields, parse_params
     from beholder.cli.output import (
         OutputFormat,
@@ -134,7 +135,11 @@ def judge(
     print_verdicts(list(zip(verdicts.values(), fitted, strict=True)), form, full=full)
     strict = threshold is not None or bool(gate)
     seed = form is OutputFormat.SEED
-    raise typer.Exit(verdicts_exit_code(list(verdicts.values()), fail_under, strict=strict, seed=seed))
+    code = verdicts_exit_code(list(verdicts.values()), fail_under, strict=strict, seed=seed)
+    ratings = [rating.value for verdict in verdicts.values() for rating in verdict.calibrated.values()]
+    if calibration is not None and all(value is None for value in ratings):
+        code = code or EXIT_UNSCORED
+    raise typer.Exit(code)
 
 
 def _sort_role_flags(rubric: Rubric, given: Mapping[str, str]) -> tuple[list[str], list[str]]:
@@ -274,6 +279,8 @@ def _print_score_summary(summary: ScoreSummary) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from beholder.reports.text import describe_calibration
+
     console = Console(highlight=False, emoji=False)
     if summary.sums:
         table = Table("rubric", "criterion", "scored", "mean", box=None, pad_edge=False)
@@ -284,8 +291,8 @@ def _print_score_summary(summary: ScoreSummary) -> None:
     print_text(_summary_line("outcomes", outcomes))
     print_text(_summary_line("verdicts with a flag", summary.flags))
     print_text(_summary_line("verdicts with a correction", summary.corrected))
-    for why, count in summary.uncalibrated.most_common(MAX_LISTED):
-        console.print(printable(f"not calibrated, {count}: {why}"), style="yellow", markup=False)
+    for line in describe_calibration(summary.filled, summary.uncalibrated):
+        console.print(printable(line), style="yellow", markup=False)
     for line in summary.first_unscored:
         console.print(f"  {printable(line)}", style="yellow", markup=False)
 

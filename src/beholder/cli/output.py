@@ -30,7 +30,14 @@ from beholder.errors import UsageError
 from beholder.ledger.query import Tally
 from beholder.ledger.types import FINISHED, INTERRUPTED, WAITING, Entry
 from beholder.reports.progress import ProgressCounter, make_counter
-from beholder.reports.text import MAX_REASON_CHARACTERS, describe_preferences, format_done, format_mean, printable
+from beholder.reports.text import (
+    MAX_REASON_CHARACTERS,
+    describe_calibration,
+    describe_preferences,
+    format_done,
+    format_mean,
+    printable,
+)
 from beholder.rubrics.brief import Brief, TextBlock
 from beholder.rubrics.rubric import Rubric, to_fraction
 from beholder.verdicts.verdict import Outcome, Verdict, format_beside
@@ -276,8 +283,10 @@ class RunOutput(RunHooks):
                 print(f"  {printable(failure)[:MAX_REASON_CHARACTERS]}", file=sys.stderr)
             if more := counts.unscored - len(counts.failures):
                 print(f"  … and {more} more without a score", file=sys.stderr)
-        elif code == EXIT_UNSCORED and not self.as_json:
+        elif code == EXIT_UNSCORED and not self.as_json and result.summary.score.count < result.total:
             self.notify(_explain_unscored(result))
+        if code == EXIT_UNSCORED and result.why_uncalibrated and not self.as_json:
+            self.notify(f"the calibration gave no verdict a rating: {result.why_uncalibrated}")
         if self.quiet and not self.as_json and (not_asked := result.summary.not_asked):
             why = next((verdict.detail for verdict in result.verdicts(outcome=Outcome.OVER_BUDGET)), "")
             self.notify(f"{not_asked} of {result.total} {'was' if not_asked == 1 else 'were'} not asked: {why}")
@@ -302,6 +311,8 @@ def print_summary(summary: dict[str, Any], tally: Tally, fail_under: Mapping[str
     for name, rubric in tally.rubrics.items():
         if preferences := describe_preferences(rubric.count_preferences()):
             console.print(f"{name}: {preferences}", markup=False)
+        for line in describe_calibration(rubric.filled, rubric.uncalibrated):
+            console.print(printable(f"{name}: {line}"), style="yellow", markup=False)
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in tally.outcomes.most_common())
     spent = summary["spent_usd"]
     console.print(f"outcomes: {outcomes or 'none'}")

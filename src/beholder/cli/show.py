@@ -35,6 +35,7 @@ from beholder.errors import UsageError
 from beholder.reports.text import (
     MAX_REASON_CHARACTERS,
     MAX_REPORT_MB,
+    describe_calibration,
     describe_preferences,
     format_done,
     humanize_state,
@@ -78,6 +79,7 @@ def export(
         raise UsageError("Parquet is not for a terminal; name a file with -o FILE.")
     loaded = load_run(run, address, calibration, features, anyway=anyway)
     loaded.export(_choose_output(output), to, force=force)
+    _exit_if_nothing_was_calibrated(loaded)
 
 
 def _choose_output(output: Path | None) -> Path | IO[bytes]:
@@ -173,6 +175,17 @@ def show(
             print_text(f"  {verdict.case}: {printable(verdict.missing_score_reason)[:MAX_REASON_CHARACTERS]}")
         if by:
             _print_group_means({value or "(none)": tally for value, tally in split.items()}, by)
+    if case is None:
+        _exit_if_nothing_was_calibrated(loaded)
+
+
+def _exit_if_nothing_was_calibrated(run: Run) -> None:
+    """End with the exit code for missing scores where a calibration that was named gave no verdict a rating."""
+    from beholder.cli import EXIT_UNSCORED
+
+    if run.calibration is not None and run.why_uncalibrated:
+        print_text(printable(f"beholder: the calibration gave no verdict a rating: {run.why_uncalibrated}"), error=True)
+        raise typer.Exit(EXIT_UNSCORED)
 
 
 def load_run(
@@ -212,6 +225,8 @@ def _print_run_summary(run: Run) -> None:
     for name, rubric in tally.rubrics.items():
         if preferences := describe_preferences(rubric.count_preferences()):
             print_text(printable(f"{name}: {preferences}"))
+        for line in describe_calibration(rubric.filled, rubric.uncalibrated):
+            print_text(printable(f"{name}: {line}"))
         if rubric.grades:
             print_text(printable(_format_counts(f"grades of {name}", dict(sorted(rubric.grades.items())))))
         if rubric.passed:

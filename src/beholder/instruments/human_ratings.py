@@ -22,6 +22,7 @@ from importlib.resources import files
 import cv2
 import numpy as np
 
+from beholder.bands import IntervalBand, rating_interval
 from beholder.errors import ImageError, UsageError
 from beholder.images.image import ImageSource
 from beholder.images.source import read_image
@@ -69,24 +70,6 @@ class RatingFeature:
 
 
 @dataclass(frozen=True, slots=True)
-class RatingBand:
-    """The 80 % interval of predictions in one band, as in a calibration.
-
-    Attributes:
-        up_to: The largest prediction of the band; None for the last band.
-        low: What is added to a prediction for the lower end of its interval; `high` for the upper end.
-        covered: The share of ratings that such intervals covered, of photographs they were not computed on.
-        cases: The number of cases in the band.
-    """
-
-    up_to: float | None
-    low: float
-    high: float
-    covered: float
-    cases: int
-
-
-@dataclass(frozen=True, slots=True)
 class RatingMap:
     """A fitted map: features and how they add up.
 
@@ -102,7 +85,7 @@ class RatingMap:
     features: tuple[RatingFeature, ...]
     low: float
     high: float
-    bands: tuple[RatingBand, ...] = ()
+    bands: tuple[IntervalBand, ...] = ()
 
     def rating(self, values: Mapping[str, float]) -> float:
         """Return the rating, not clipped to 0–1."""
@@ -110,9 +93,7 @@ class RatingMap:
 
     def interval(self, rating: float) -> tuple[float, float, float]:
         """Return a rating and the ends of its interval, all within 0–1."""
-        value = min(1.0, max(0.0, rating))
-        band = next((band for band in self.bands if band.up_to is None or value <= band.up_to), self)
-        return value, min(max(value + band.low, 0.0), value), max(min(value + band.high, 1.0), value)
+        return rating_interval(rating, (0.0, 1.0), (self.low, self.high), self.bands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +145,7 @@ def load_rating_map(name: str) -> RatingMap:
     folder = files("beholder.instruments")
     fitted = parse_rating_map((folder / "weights" / f"{name}.json").read_text("utf-8"))
     interval = json.loads((folder / INTERVALS_FILE).read_text("utf-8"))[name]
-    bands = tuple(RatingBand(**band) for band in interval["bands"])
+    bands = tuple(IntervalBand(**band) for band in interval["bands"])
     return replace(fitted, low=interval["low"], high=interval["high"], bands=bands)
 
 

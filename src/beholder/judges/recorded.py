@@ -209,10 +209,10 @@ class Rescorer:
         context = AnswerContext(family=self._family, may_abstain=measured, any_form=True)
         return score_answer(header, recorded.answer, context), rubric
 
-    def valid_criteria(self, recorded: RecordedAnswer, rubric: Rubric) -> Verdict | None:
-        """Return a verdict of those criteria of an invalid answer that are valid by themselves; `None` without any.
+    def valid_criteria(self, recorded: RecordedAnswer, rubric: Rubric) -> Mapping[str, CriterionResult] | None:
+        """Return those criteria of an invalid answer that are valid by themselves; `None` without any.
 
-        It is no verdict on the answer: a calibration of what only these criteria answer can still be applied.
+        A calibration can be learned from, and applied to, what only these criteria answer.
         """
         header = VerdictHeader(recorded.case, rubric, recorded.judge)
         keys = [criterion.key for criterion in rubric.criteria]
@@ -222,7 +222,7 @@ class Rescorer:
             found = score_answer(replace(header, rubric=alone), recorded.answer, AnswerContext(family=True))
             if found.outcome is Outcome.SCORED:
                 criteria |= found.criteria
-        return replace(header.make_verdict(Outcome.SCORED), criteria=criteria) if criteria else None
+        return criteria or None
 
     def _composer(self, setting: str) -> Composer:
         if setting not in self._composers:

@@ -142,8 +142,10 @@ class _ScoreExtract(msgspec.Struct, frozen=True, gc=False):
     score: float | None = None
 
 
-class _ValueExtract(msgspec.Struct, frozen=True, gc=False):
+class _RatingExtract(msgspec.Struct, frozen=True, gc=False):
     value: float | None = None
+    why: str = ""
+    filled: tuple[str, ...] = ()
 
 
 class _FlagExtract(msgspec.Struct, frozen=True, gc=False):
@@ -171,7 +173,7 @@ class VerdictExtract(msgspec.Struct, frozen=True, gc=False):
     outcome: str
     model: str | None = None
     criteria: dict[str, _ScoreExtract] = {}
-    calibrated: dict[str, _ValueExtract] = {}
+    calibrated: dict[str, _RatingExtract] = {}
     grade: str | None = None
     score: float | None = None
     passed: bool | None = None

@@ -240,6 +240,9 @@ class RubricTally:
     score: RunningMean = field(default_factory=RunningMean)
     criteria: dict[str, RunningMean] = field(default_factory=dict)
     calibrated: dict[str, RunningMean] = field(default_factory=dict)
+    filled: Counter[str] = field(default_factory=Counter)
+    """By input, how many calibrated ratings have a median in its place; `uncalibrated` is why others are missing."""
+    uncalibrated: Counter[str] = field(default_factory=Counter)
     grades: Counter[str] = field(default_factory=Counter)
     passed: Counter[bool] = field(default_factory=Counter)
     winners: Counter[str] = field(default_factory=Counter)
@@ -267,6 +270,9 @@ class RubricTally:
             _mean_for(self.criteria, key).add(result.score)
         for key, people in verdict.calibrated.items():
             _mean_for(self.calibrated, key).add(people.value)
+            self.filled.update(people.filled)
+            if people.value is None:
+                self.uncalibrated[people.why] += 1
         if verdict.preference is not None:
             self.preferences += 1
             self.flipped += verdict.preference.flipped
@@ -327,6 +333,11 @@ class Tally:
     def unscored(self) -> int:
         """How many have no score: they failed, or too little was answered for one."""
         return self.verdicts - self.score.count
+
+    @property
+    def calibrated(self) -> int:
+        """How many calibrated ratings there are, of all aspects."""
+        return sum(mean.count for rubric in self.rubrics.values() for mean in rubric.calibrated.values())
 
     @property
     def not_asked(self) -> int:

@@ -20,6 +20,7 @@ from beholder.reports.charts import html_result, html_sentences, html_table
 from beholder.reports.text import (
     format_interval,
     format_number,
+    name_filled,
     numbers_table,
     printable,
     use_minus_sign,
@@ -88,7 +89,8 @@ def verdict_html(verdict: Verdict) -> Markup:
     """Return a verdict as a card for a notebook: numbers, reasons, and what failed, was corrected or is flagged."""
     headline = _headline(verdict).plain if verdict.answered else f"no score: {verdict.outcome}, {verdict.detail}"
     points = [(_criterion_name(key), _describe_result(result, verdict)) for key, result in verdict.criteria.items()]
-    parts = [html_sentences([headline.strip()])]
+    people = [line.plain for line in _render_calibrated(verdict)]
+    parts = [html_sentences([headline.strip(), *people])]
     if points:
         parts.append(html_table(("criterion", "better" if verdict.preference else "score"), points))
     parts.append(html_sentences(_describe_evidence(verdict)))
@@ -162,6 +164,7 @@ def _render_unanswered(verdict: Verdict) -> Iterator[RenderableType]:
     if verdict.jury:
         yield Padding(_jury(verdict.jury, is_preference=verdict.preference is not None), (1, 0, 0, 0))
     yield from _render_notes(verdict)
+    yield from _render_calibrated(verdict)
 
 
 def _render_order_answers(verdict: Verdict) -> Iterator[RenderableType]:
@@ -230,6 +233,8 @@ def _render_calibrated(verdict: Verdict) -> Iterator[Text]:
             line.append(f"people would say {format_score(rating.value)}", "bold")
             low, high, most = (format_score(end) for end in (rating.low, rating.high, rating.scale[1]))
             line.append(f" ({low} to {high} of {most}); the judge said {raw}")
+            if rating.filled:
+                line.append(f"; {printable(name_filled(rating.filled))}", "yellow")
         line.append(f"  calibration {rating.calibration}", "dim")
         yield line
 

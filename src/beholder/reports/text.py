@@ -11,6 +11,7 @@ import json
 import re
 import sys
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -193,6 +194,31 @@ def describe_preferences(counts: Mapping[str, int]) -> str:
     failed = f", {counts['failed']:,} failed" if counts["failed"] else ""
     wins = f"first better in {counts['first']:,}, second in {counts['second']:,}"
     return f"{wins}, {ties}, both bad in {counts['both_bad']:,}{flips}{failed}"
+
+
+_MAX_NAMED, _MAX_REASONS = 3, 10
+
+
+def name_filled(filled: Sequence[str]) -> str:
+    """Return the inputs of a rating that were missing, for people."""
+    more = f" and {len(filled) - _MAX_NAMED} more" if len(filled) > _MAX_NAMED else ""
+    return f"{', '.join(filled[:_MAX_NAMED])}{more} missing here, taken as in the median case"
+
+
+def describe_calibration(filled: Mapping[str, int], missing: Mapping[str, int]) -> list[str]:
+    """Return sentences for people on the ratings of many cases.
+
+    Args:
+        filled: How many ratings have a median in place of an input, by input.
+        missing: How many ratings could not be predicted, by the reason.
+    """
+    lines = [f"not calibrated, {count:,}: {why}" for why, count in Counter(missing).most_common(_MAX_REASONS)]
+    if filled:
+        most = Counter(filled).most_common(_MAX_REASONS)
+        more = f" and {len(filled) - _MAX_REASONS} more" if len(filled) > _MAX_REASONS else ""
+        named = ", ".join(f"{name} in {count:,}" for name, count in most)
+        lines.append(f"calibrated with the median in place of what was missing: {named}{more}")
+    return lines
 
 
 def winner_title(winner: str) -> str:

@@ -15,10 +15,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from beholder.bands import IntervalBand
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 from beholder.statistics.bootstrap import Interval, to_json_values
 from beholder.statistics.calibration_evaluation import (
@@ -39,7 +41,6 @@ from beholder.verdicts.calibration import (
     CALIBRATION_FORMAT,
     CALIBRATION_KIND,
     AspectMap,
-    IntervalBand,
     MapInput,
     aspect_to_dict,
 )
@@ -134,18 +135,16 @@ def calibrate(
     choices = [evaluation.choose(by, without=int(number)) for number in np.unique(evaluation.fold)]
     as_chosen = evaluation.predict_as_chosen(choices)
     predictions = {name: evaluation.predict(MapChoice(name)) for name in recipes}
+    constant = predictions[CONSTANT_NAME] = evaluation.predict_constant()
     rows = evaluation.score({**predictions, AS_CHOSEN: as_chosen}) | {ONE_RATER: evaluation.score_one_rater()}
     helps, why = _decide_if_it_helps(rows[AS_CHOSEN], choice, by)
     new_model: dict[str, CandidateScore] = {}
     new_model_and_photo: dict[str, CandidateScore] = {}
     makers, learned = "", False
     if evaluation.maker_count:
-        named = {CONSTANT_NAME: MapChoice(CONSTANT_NAME), choice.recipe: choice}
-        new_model = evaluation.score(
-            {name: evaluation.predict_new_makers(one, and_photo=False) for name, one in named.items()}
-        )
+        new_model = evaluation.score(_predict_new_makers(evaluation, choice, and_photo=False))
         new_model_and_photo = evaluation.score(
-            {name: evaluation.predict_new_makers(one, and_photo=True) for name, one in named.items()}
+            _predict_new_makers(evaluation, choice, and_photo=True)
             | {AS_CHOSEN: evaluation.predict_as_chosen(choices, new_makers=True)}
         )
         makers, learned = _describe_unseen_makers(choice, rows, new_model_and_photo, by)
@@ -163,7 +162,7 @@ def calibrate(
         learned_makers=learned,
         interval_note=evaluation.bootstrap.describe(),
         maps={task.aspect: fitted for task, fitted in zip(tasks, evaluation.fit_to_all(choice), strict=True)},
-        refused=_refuse_aspects(tasks, said, evaluation.predict(MapChoice(CONSTANT_NAME))) if len(tasks) > 1 else {},
+        refused=_refuse_aspects(tasks, said, constant) if len(tasks) > 1 else {},
         error_bounds={task.aspect: _bound_errors(task, found) for task, found in zip(tasks, said, strict=True)},
         bands={
             task.aspect: conformal_bands(
@@ -173,6 +172,15 @@ def calibrate(
         },
         weight=choice.weight,
     )
+
+
+def _predict_new_makers(
+    evaluation: CandidateEvaluation, choice: MapChoice, *, and_photo: bool
+) -> dict[str, list[Predicted]]:
+    """Return what a constant and the chosen map say of makers that they have not seen."""
+    predict = partial(evaluation.predict_new_makers, and_photo=and_photo)
+    chosen = {} if choice.recipe == CONSTANT_NAME else {choice.recipe: predict(choice)}
+    return {CONSTANT_NAME: evaluation.predict_constant(predict), **chosen}
 
 
 def _refuse_aspects(
@@ -202,7 +210,8 @@ def _decide_if_it_helps(row: CandidateScore, choice: MapChoice, by: SelectionMea
 def _name_choice(choice: MapChoice) -> str:
     if choice.weight == 1:
         return choice.recipe
-    return f"{choice.recipe}, {choice.weight:.0%} of it beside the judge's own number, so that new makers lose nothing"
+    share = f"{choice.weight:.0%} of it beside {1 - choice.weight:.0%} of the line through the judge's own number"
+    return f"{choice.recipe}, {share}, chosen on makers and photographs that it had not seen"
 
 
 def _is_above_zero(estimate: Interval) -> bool:

@@ -4,9 +4,10 @@ Every number is of cases that the map had not seen, nor any case of their group.
 without each fold, so that the score of the chosen one is not the best of many lucky ones. Up to `MAX_NESTED_CASES`
 cases every recipe is fitted anew within the other folds for that (nested cross-validation). With more cases the choice
 goes by the errors on the other folds that are known by then, of maps that did see the fold (as in Tsamardinos,
-Greasidou and Borboudakis 2018), in a quarter of the time. Of a judge that knows nothing, with five recipes in 200
-simulations, a map seemed to help in 2 % (nested) and 8 % of them with 40 cases, and in 3 % either way with 150.
-Differences are paired over the same draws; positive ones favor the map.
+Greasidou and Borboudakis 2018), in a quarter of the time. Differences are paired over the same draws; positive ones
+favor the map. The constant to beat is the median or the mean of the ratings, whichever is nearer to unseen cases:
+of a judge that knows nothing, with 20 photographs of three cases whose worth is spread evenly (400 simulations each), a
+map was surely nearer than the median in 9 %, than the mean in 5 %, and than the nearer of the two in 0.3 % of them.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from beholder.statistics.calibration_recipes import (
     CalibrationRecipe,
     assign_folds,
     fit_line,
+    fit_mean,
 )
 from beholder.statistics.calibration_task import MAX_CROSSED_MAKER_FOLDS, CalibrationTask, FittedMap, fit_map
 from beholder.statistics.coefficients import BootstrapWeights, WeightsLike, pair_scores, rank_statistics
@@ -92,6 +94,7 @@ CROSSED_FOLDS = 5  # of photographs, where makers are left out as well, which mu
 MANY_CASES, CROSSED_FOLDS_OF_MANY = 5_000, 3
 TIE = 1e-9  # a smaller difference between two distances is a rounding error
 WEIGHTS = (1.0, 0.75, 0.5, 0.25)  # of a map, the rest being the line through the judge's own number
+MEAN_NAME = "the mean"  # a constant as the median is, with which maps are compared
 RAW_JUDGE, ONE_RATER, AS_CHOSEN = "the raw judge", "one rater against the others", "as chosen"
 
 Predicted = tuple[Floats, Floats]
@@ -170,6 +173,7 @@ class CandidateEvaluation:
             raise UsageError("Aspects that are rated on different scales cannot be taken together; do one at a time.")
         self.tasks, self.names, self.seed = tuple(tasks), tuple(recipes), seed
         self.recipes = {LINE_NAME: RECIPES[LINE_NAME], CONSTANT_NAME: RECIPES[CONSTANT_NAME], **recipes}
+        self.recipes[MEAN_NAME] = CalibrationRecipe(fit_mean, raw_only=True)
         names: dict[str, str] = {}
         for task in tasks:
             names |= dict(zip(task.cases, task.groups or ("",) * len(task.cases), strict=True))
@@ -223,8 +227,10 @@ class CandidateEvaluation:
     def _predict(self, choice: MapChoice, division: _Division) -> list[Predicted]:
         finish = self.finish(choice)
         lines = self.held_out(LINE_NAME, division)
+        # The ends of a new maker are found on other makers. On other photographs as well they would be found anew for
+        # five times as many parts, and differ more among these than those of one map do.
         found = [
-            finish.predictions(task, map_, line, folds[0])
+            finish.predictions(task, map_, line, folds[-1])
             for task, map_, line, folds in zip(
                 self.tasks, self.held_out(choice.recipe, division), lines, self._divide(division), strict=True
             )
@@ -241,6 +247,18 @@ class CandidateEvaluation:
         seen neither.
         """
         return self.predict(choice, _Division.BOTH if and_photo else _Division.MAKER)
+
+    def predict_constant(self, predict: Callable[[MapChoice], list[Predicted]] | None = None) -> list[Predicted]:
+        """Return what a constant says of unseen cases: the median or the mean of the others, the nearer of the two.
+
+        Of few photographs the mean of a map that has learned nothing is often nearer to new ones than their median.
+
+        Args:
+            predict: How cases are predicted; without their photograph unless given.
+        """
+        everything = np.ones(len(self.fold), np.bool_)
+        constants = [(predict or self.predict)(MapChoice(name)) for name in (CONSTANT_NAME, MEAN_NAME)]
+        return min(constants, key=lambda said: self._distance(said, SelectionMeasure.ERROR, everything))
 
     def choose(self, by: SelectionMeasure, without: int | None = None) -> MapChoice:
         """Return the map that is closest to people; of equal ones the first, which is the simplest.

@@ -204,7 +204,7 @@ def read_features(path: Path) -> dict[str, dict[str, float]]:
     """
     if path.suffix.lower() in (".jsonl", ".ndjson") and contains_verdicts(path):
         found: FeatureValues = {}
-        for scores in read_scores(path):
+        for scores in read_scores(path, valid_parts=True):
             found = merge_features(found, list_juror_features(scores, scores.name.removesuffix(f" ({path.name})")))
         return found
     rows: dict[str, Mapping[str, str]] = {}

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from beholder.bands import IntervalBand
 from beholder.statistics.calibration_recipes import CalibrationRecipe, cross_folds, pool_adjacent_violators
 from beholder.statistics.calibration_task import CalibrationTask, fit_map
 from beholder.statistics.data import Bools, Floats, Ints
-from beholder.verdicts.calibration import IntervalBand
 from beholder.verdicts.calibration_maps import BlendMap, CalibrationMap, SnapToEndsMap
 
 MAX_REFERENCE_CASES = 1000  # among which a prediction has its position; more change nothing

@@ -189,11 +189,12 @@ def read_ratings(source: CaseSource) -> dict[str, Ratings]:
     return {aspect: _build_ratings(aspect, scores) for aspect, scores in by_aspect.items()}
 
 
-def read_scores(path: Path) -> list[Scores]:
+def read_scores(path: Path, *, valid_parts: bool = False) -> list[Scores]:
     """Read the scores of judges from rows of `case,judge,aspect,score`, or from a JSONL file of verdicts.
 
     Args:
         path: A table, or verdicts as `beholder score --json` and `beholder export --to jsonl` write them.
+        valid_parts: Of invalid answers, include the criteria that are valid by themselves: for calibrations only.
 
     Returns:
         One `Scores` per judge.
@@ -202,7 +203,7 @@ def read_scores(path: Path) -> list[Scores]:
         UsageError: Lists the invalid rows.
     """
     if path.suffix.lower() in _JSON_LINES and contains_verdicts(path):
-        return _read_verdict_scores(path)
+        return _read_verdict_scores(path, valid_parts)
     builders: dict[str, _ColumnBuilder] = {}
     for (case, judge, aspect), score in _read_table(path, "judge", "scores").items():
         builder = builders.setdefault(judge, _ColumnBuilder())
@@ -430,7 +431,7 @@ class _ColumnBuilder:
         return Scores(name, tuple(self._cases), columns, groups, self._missing_reasons)
 
 
-def _read_verdict_scores(path: Path) -> list[Scores]:
+def _read_verdict_scores(path: Path, valid_parts: bool) -> list[Scores]:
     by_judge: dict[str, list[tuple[Verdict, Mapping[str, str]]]] = {}
     problems: list[str] = []
     with path.open("rb") as lines:
@@ -445,6 +446,8 @@ def _read_verdict_scores(path: Path) -> list[Scores]:
                 continue
             groups = values.get("groups")
             plain = {str(key): str(value) for key, value in groups.items()} if isinstance(groups, dict) else {}
+            if valid_parts and verdict.valid_criteria:
+                verdict = replace(verdict, criteria=verdict.valid_criteria)
             by_judge.setdefault(verdict.judge, []).append((verdict, plain))
     _raise_problems(path, problems)
     alone = len(by_judge) == 1

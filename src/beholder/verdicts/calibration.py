@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from beholder.bands import IntervalBand, rating_interval
 from beholder.errors import UsageError
 from beholder.images.image import regular_file
 from beholder.rubrics.rubric import Number
@@ -60,24 +61,6 @@ class MapInput:
     missing: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class IntervalBand:
-    """The interval of predictions in one band.
-
-    Attributes:
-        up_to: The largest prediction of the band; `None` for the last band, which has no end.
-        low: What is added to a prediction for the lower end of its interval; `high` for the upper end.
-        covered: The share of ratings that such intervals covered, of cases they were not computed on.
-        cases: The number of cases in the band.
-    """
-
-    up_to: float | None
-    low: float
-    high: float
-    covered: float
-    cases: int
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class AspectMap:
     """The map for one aspect.
@@ -105,16 +88,12 @@ class AspectMap:
     def rating(self, numbers: Mapping[str, float]) -> tuple[float, float, float]:
         """Return the rating and the ends of its interval, all on the human scale.
 
-        The interval is that around the rating, not around a prediction beyond the scale. A number that is missing is
-        replaced by its median.
+        A number that is missing is replaced by its median.
         """
         import numpy as np
 
         row = np.array([[numbers.get(input_.name, input_.median) for input_ in self.inputs]], np.float64)
-        lowest, highest = self.scale
-        value = min(max(float(self.map.predict(row)[0]), lowest), highest)
-        band = next((band for band in self.bands if band.up_to is None or value <= band.up_to), self)
-        return value, min(max(value + band.low, lowest), value), max(min(value + band.high, highest), value)
+        return rating_interval(float(self.map.predict(row)[0]), self.scale, (self.low, self.high), self.bands)
 
 
 class CalibrationScope(msgspec.Struct, frozen=True):

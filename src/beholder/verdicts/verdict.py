@@ -276,6 +276,8 @@ class Verdict:
         calibrated: By aspect, the ratings that people would give; nothing else depends on them.
         preference: By a rubric of kind `preference`, which of the two candidates is better. The `score` is then 1 for
             the first, 0 for the second and 0.5 for a tie or two bad ones, and is marked as derived.
+        valid_criteria: Of an invalid answer that was scored again (`score`), the criteria that are valid by themselves.
+            They count in nothing but calibrations.
     """
 
     case: str
@@ -316,6 +318,7 @@ class Verdict:
     total_range: tuple[float, float] | None = None
     calibrated: Mapping[str, CalibratedRating] = field(default_factory=dict)
     preference: Preference | None = field(default=None, metadata={OMIT_IF_NONE: True})
+    valid_criteria: Mapping[str, CriterionResult] | None = field(default=None, metadata={OMIT_IF_NONE: True})
 
     def __repr__(self) -> str:
         result = str(self.outcome) if self.score is None else f"{self.outcome} {round_half_up(self.score):.2f}"
