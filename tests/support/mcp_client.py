@@ -33,8 +33,7 @@ async def run(spec: dict[str, Any]) -> dict[str, Any]:
         tools = (await client.list_tools()).tools
         for together in spec["calls"]:
             work = [client.call_tool(tool, arguments, progress_callback=watch) for tool, arguments in together]
-            for outcome in await asyncio.gather(*work):
-                results.append(outcome.model_dump(mode="json", by_alias=True))
+            results += [one.model_dump(mode="json", by_alias=True) for one in await asyncio.gather(*work)]
         instructions = client.instructions
     return {
         "tools": [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools],

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from beholder.cli.options import LedgerOption, parse_params
+from beholder.errors import UsageError
 
 
 def mcp(
@@ -27,12 +28,20 @@ def mcp(
     base_url: Annotated[str | None, typer.Option(help="Where a compatible server answers.")] = None,
     key_variable: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
     param: Annotated[list[str] | None, typer.Option(help="A model parameter: NAME=VALUE.")] = None,
+    price_input: Annotated[float | None, typer.Option(help="US dollars for a million input tokens.")] = None,
+    price_output: Annotated[float | None, typer.Option(help="US dollars for a million output tokens.")] = None,
     ledger: LedgerOption = None,
 ) -> None:
     """Serve agents over MCP (stdio): judge, compare, measure, rubrics, runs, show, look."""
     from beholder.integrations.mcp import serve
 
-    options = {"base_url": base_url, "key_variable": key_variable, "params": parse_params(param or ())}
+    options: dict[str, object] = {"base_url": base_url, "key_variable": key_variable}
+    options["params"] = parse_params(param or ())
+    prices = {"input": price_input, "output": price_output}
+    if given := {name: price for name, price in prices.items() if price is not None}:
+        if len(given) < 2:
+            raise UsageError("--price-input and --price-output go together; give both.")
+        options["price"] = given
     serve(
         judge or None,
         root=root or (),

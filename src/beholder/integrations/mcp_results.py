@@ -89,6 +89,7 @@ class RubricEntry(TypedDict):
     kind: str
     summary: str
     images: list[RoleEntry]
+    image_sets: list[list[str]]
     fields: list[FieldEntry]
     criteria: list[str]
 
@@ -194,6 +195,7 @@ def _rubric_entry(rubric: Rubric) -> RubricEntry:
         "kind": "preference" if rubric.is_preference else "scores",
         "summary": rubric.summary,
         "images": [{"role": one.role, "about": one.about, "many": one.many is True} for one in rubric.images],
+        "image_sets": [list(one.images) for one in rubric.settings.values()] or [[one.role for one in rubric.images]],
         "fields": [{"name": one.name, "about": one.about, "required": one.required} for one in rubric.fields],
         "criteria": [one.key for one in rubric.criteria],
     }

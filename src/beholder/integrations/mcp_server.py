@@ -71,7 +71,7 @@ def make_server(settings: ServerSettings) -> MCPServer:
     asks = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     verdicts, numbers, pictures = (asks, True), (reads, True), (reads, False)
-    for tool, title, (annotations, structured) in (
+    for tool, title, (hints, structured) in (
         (tools.judge, "Judge images by a rubric", verdicts),
         (tools.compare, "Which of two edits is better", verdicts),
         (tools.measure, "Measure images", numbers),
@@ -81,9 +81,7 @@ def make_server(settings: ServerSettings) -> MCPServer:
         (tools.look, "See the images of a case", pictures),
     ):
         description = inspect.getdoc(tool)
-        server.add_tool(
-            tool, title=title, description=description, annotations=annotations, structured_output=structured
-        )
+        server.add_tool(tool, title=title, description=description, annotations=hints, structured_output=structured)
     return server
 
 
@@ -178,7 +176,7 @@ class _Tools:
             return measure_result(await asyncio.to_thread(work))
 
     async def rubrics(self) -> RubricList:
-        """List the rubrics with the images and texts that each takes. `judge` takes their names."""
+        """List the rubrics with the images and texts that each takes. A case has the images of one of `image_sets`."""
         with _sentences():
             return await asyncio.to_thread(list_known_rubrics, self._settings.rubrics)
 
