@@ -62,7 +62,7 @@ def _install_packages(folder: Path, requirements: tuple[str, ...]) -> None:
     python = folder / "bin" / "python"
     paths = {"base": str(folder), "platbase": str(folder)}
     own = Path(sysconfig.get_path("purelib", "venv", paths))
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     _run(*pip, "--no-deps", "-e", ROOT)
     # What ends in .pth is read in the order of names, and what it names comes behind the environment's own packages.
     others = [path for path in sys.path if Path(path).name == "site-packages"]  # several where one names another

@@ -159,7 +159,7 @@ def verdict_result(verdict: Verdict, run: str | None) -> VerdictResult:
 
 def _preference_entry(verdict: Verdict) -> PreferenceEntry | None:
     one = verdict.preference
-    return one and {"winner": one.winner, "strength": one.strength, "flipped": one.flipped}
+    return None if one is None else {"winner": one.winner, "strength": one.strength, "flipped": one.flipped}
 
 
 def _criterion_entry(one: CriterionResult) -> CriterionEntry:
