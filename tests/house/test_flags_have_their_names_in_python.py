@@ -12,6 +12,7 @@ import typer
 
 import beholder
 from beholder.cli.app import app
+from beholder.integrations.mcp import serve
 from beholder.runs.suite_file import KEYS_OF_FLAGS, JudgeEntry, Limits, SuiteFile
 
 GUIDE = Path(beholder.__file__).parents[2] / "docs" / "api.md"
@@ -38,6 +39,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., object], set[str]]] = {
     "view": (beholder.view, set()),
     "demo": (beholder.build_demo, set()),
     "init": (beholder.init, set()),
+    "mcp": (serve, OPTION_WORDS),
     "arena run": (beholder.run_arena, SUITE | TRUST),
     "arena show": (beholder.show_arena, set()),
     "arena fit": (beholder.fit_arena, set()),

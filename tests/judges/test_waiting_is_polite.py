@@ -9,6 +9,7 @@ from support.judges import Waits, brief, judge
 from beholder.errors import Unreachable
 from beholder.providers.retry import (
     CallTarget,
+    ErrorBody,
     PermanentError,
     RetryableError,
     classify_error,
@@ -105,3 +106,14 @@ def test_google_says_how_long_in_the_body() -> None:
 )
 def test_a_complaint_is_found_whoever_wrote_it(body: object, message: str) -> None:
     assert read_error_body(body).message == message
+
+
+def test_an_answer_that_llama_cpp_cannot_read_is_asked_for_once_more_only() -> None:
+    message = "The model produced output that does not match the expected peg-native format"
+    target = CallTarget("openai:tiny", "tiny", "http://127.0.0.1:8080/v1", "", ())
+    found = classify_error(500, ErrorBody(message, "server_error"), target, structured=True, retry_after=None)
+    assert isinstance(found, RetryableError)
+    assert found.retries == 1
+    other = classify_error(500, ErrorBody("overloaded"), target, structured=True, retry_after=None)
+    assert isinstance(other, RetryableError)
+    assert other.retries is None

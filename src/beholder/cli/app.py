@@ -11,7 +11,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperCommand
 
-from beholder.cli import arena, calibrate, checks, judge, rubrics, run, runs, show
+from beholder.cli import arena, calibrate, checks, integrations, judge, rubrics, run, runs, show
 from beholder.cli.judge import score
 from beholder.cli.rubrics import demo, styles_app
 from beholder.cli.run import collect, init, plan
@@ -54,6 +54,7 @@ app.command("qualify")(checks.qualify)
 app.command("doctor")(checks.doctor)
 app.add_typer(rubrics.app, name="rubrics")
 app.add_typer(styles_app, name="styles")
+app.command("mcp")(integrations.mcp)
 
 
 class _StrictCommand(TyperCommand):

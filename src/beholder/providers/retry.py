@@ -82,6 +82,8 @@ _UNKNOWN_MODEL = re.compile(
     r"^\W*(the )?model (does )?not (found|exist)|model identifier is invalid|no models? loaded|model_not_found",
     re.IGNORECASE,
 )
+# llama.cpp: the model has answered, in a form that the server cannot read. Each further try is a whole answer, too.
+_UNREADABLE_OUTPUT = re.compile(r"produced output that does not match the expected", re.IGNORECASE)
 _BAD_KEY = re.compile(r"API_KEY_INVALID|api[ _-]?key (not valid|expired)|invalid (x-)?api[ _-]?key", re.IGNORECASE)
 _FILTER_CODES = frozenset({"content_filter", "content_policy_violation", "moderation_blocked"})
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
@@ -248,7 +250,8 @@ def classify_error(
         return PermanentError(sentence)
     if _is_retryable(status):
         wait = _limit_wait(retry_after if retry_after is not None else body.retry_after)
-        return RetryableError(sentence, retry_after=wait, rate_limited=status in BUSY_STATUSES)
+        retries = 1 if _UNREADABLE_OUTPUT.search(body.message) else None
+        return RetryableError(sentence, retry_after=wait, retries=retries, rate_limited=status in BUSY_STATUSES)
     return PermanentError(sentence)
 
 

@@ -1,0 +1,177 @@
+"""The MCP server: `beholder mcp` gives agents tools to judge, measure, compare and look at images, over stdio.
+
+`serve` is here with what it is told; the tools are in `mcp_server`, which alone imports the SDK.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from beholder.api.options import Judges, Options, OptionsLike
+from beholder.api.rubrics import list_rubrics
+from beholder.errors import SetupError, UsageError
+from beholder.images.image import printable_name
+from beholder.images.source import find_source_problem
+from beholder.rubrics.load import load_rubrics
+from beholder.rubrics.rubric import Rubric
+
+PathLike = str | os.PathLike[str]
+
+
+def serve(
+    judge: Judges = None,
+    *,
+    root: PathLike | Sequence[PathLike] = (),
+    rubric: PathLike | Sequence[PathLike] = (),
+    ledger: PathLike | None = None,
+    name: str = "mcp",
+    budget: float | Decimal | None = None,
+    samples: int = 1,
+    options: OptionsLike = None,
+) -> None:
+    """Serve MCP over stdin and stdout until the client ends it. See docs/mcp.md.
+
+    Args:
+        judge: Who judges; a client cannot choose another one. By default the instruments, which measure offline.
+        root: The folders whose images a client may name. Without any, those that the client calls its roots.
+        rubric: Files or folders of rubrics of your own, beside the built-in ones. A client can name no file of one.
+        ledger: Where verdicts are stored, and runs are read; by default BEHOLDER_LEDGER, else `beholder.db`.
+        name: What the run is called. A server with the same name, judge and options goes on with it.
+        budget: US dollars that the run never passes, in all servers that go on with it.
+        samples: How often each judge is asked.
+        options: See `Options`.
+
+    Raises:
+        SetupError: The SDK is not installed.
+        UsageError: A folder is none, or a value is wrong.
+    """
+    settings = make_settings(
+        judge, root=root, rubric=rubric, ledger=ledger, name=name, budget=budget, samples=samples, options=options
+    )
+    if importlib.util.find_spec("mcp") is None:
+        raise SetupError("The MCP server needs the MCP SDK, which is not installed; run: pip install 'beholder[mcp]'.")
+    from beholder.integrations.mcp_server import make_server
+
+    make_server(settings).run("stdio")
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """What `serve` is told, checked.
+
+    Attributes:
+        roots: The folders, as real paths; without any, the client says which.
+        rubrics: The rubrics that a client may name, with what to load for each.
+        ledger: A path or URL.
+    """
+
+    judge: Judges
+    roots: tuple[Path, ...]
+    rubrics: dict[str, Rubric | str]
+    ledger: str
+    name: str
+    budget: Decimal | None
+    samples: int
+    options: Options
+
+
+def make_settings(
+    judge: Judges = None,
+    *,
+    root: PathLike | Sequence[PathLike] = (),
+    rubric: PathLike | Sequence[PathLike] = (),
+    ledger: PathLike | None = None,
+    name: str = "mcp",
+    budget: float | Decimal | None = None,
+    samples: int = 1,
+    options: OptionsLike = None,
+) -> ServerSettings:
+    """Check the arguments of `serve`. Raises `UsageError`."""
+    from beholder.ledger.database import resolve_address
+
+    rubrics: dict[str, Rubric | str] = {one: one for one in list_rubrics() if len(load_rubrics(one)) == 1}
+    for path in _listed(rubric):
+        rubrics |= {loaded.rubric: loaded for loaded in load_rubrics(path)}
+    return ServerSettings(
+        judge,
+        tuple(_real_folder(folder) for folder in _listed(root)),
+        rubrics,
+        resolve_address(ledger),
+        name,
+        None if budget is None else Decimal(str(budget)),
+        samples,
+        Options.of(options),
+    )
+
+
+def _listed(given: PathLike | Sequence[PathLike]) -> list[PathLike]:
+    return [given] if isinstance(given, str | os.PathLike) else list(given)
+
+
+def _real_folder(folder: PathLike) -> Path:
+    real = Path(os.path.realpath(Path(folder).expanduser()))
+    if not real.is_dir():
+        raise UsageError(f"--root is a folder, and {printable_name(str(folder))} is none.")
+    return real
+
+
+@dataclass(frozen=True)
+class FileAccess:
+    """The files that a client may name: those below `roots`, which are real paths, wherever links lead."""
+
+    roots: tuple[Path, ...]
+
+    @classmethod
+    def of_uris(cls, uris: Sequence[str]) -> FileAccess:
+        """Return the access to the folders that a client calls its roots; addresses of other kinds are none."""
+        return cls(tuple(Path(os.path.realpath(path)) for uri in uris if (path := _path_of_uri(uri))))
+
+    def find_image(self, given: str) -> str:
+        """Return the real path of an image that a client named, or its data URI.
+
+        Args:
+            given: A path, relative to the roots or not, a `file://` address, or a `data:` URI.
+
+        Raises:
+            UsageError: It is not below the roots, which is all that is said of such a file; or it is no image.
+        """
+        if given[:5].lower() == "data:":
+            path = given
+        else:
+            path = self._find_file(_path_of_uri(given) if given[:5].lower() == "file:" else given)
+        if problem := find_source_problem(path, allow_remote=False):
+            raise UsageError(f"{problem}.")
+        return path
+
+    def _find_file(self, given: str) -> str:
+        if not self.roots:
+            raise UsageError(
+                "No folder is open to this server: the client names no roots. Start it with --root FOLDER."
+            )
+        if "\0" in given or not given.strip():
+            raise UsageError(f"{printable_name(given)} is not a name that a file can have.")
+        if "://" in given:
+            raise UsageError(f"{printable_name(given)} is an address; give the path of a file.")
+        tried = [os.path.realpath(root / given) for root in self.roots]  # an absolute path stays as it is
+        allowed = [path for path in tried if any(Path(path).is_relative_to(root) for root in self.roots)]
+        if not allowed:
+            folders = ", ".join(printable_name(str(root)) for root in self.roots)
+            raise UsageError(
+                f"{printable_name(given)} is not below the folders that are open to this server: {folders}."
+            )
+        return next((path for path in allowed if os.path.exists(path)), allowed[0])
+
+
+def _path_of_uri(uri: str) -> str:
+    """Return the path of a `file://` address of this machine; empty for any other."""
+    parts = urlsplit(uri)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return ""
+    path = unquote(parts.path)
+    return path[1:] if os.name == "nt" and path[2:3] == ":" else path
