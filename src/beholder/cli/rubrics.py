@@ -173,7 +173,9 @@ _TONES = {"caught": "green", "fine": "green", "missed": "bold red", "false alarm
 
 
 def demo(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to put the suite into.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to put the suite into.")] = Path(
+        "beholder-demo"
+    ),
     judge: Annotated[
         list[str] | None, typer.Option(help="Who judges: PROVIDER:MODEL; without one the offline judge.")
     ] = None,
@@ -184,7 +186,8 @@ def demo(
 ) -> None:
     """Build a small suite of restyles, edits and descriptions, judge it, and show what was caught and what was missed.
 
-    Half of it is bad in a known way. Needs the extra `demo`; without --judge no key and no network.
+    Half of it is bad in a known way. Without --judge it needs no key and no network; with the extra `demo` it is about
+    photographs in place of drawings.
     """
     from beholder.demo.suite import build_demo
 
