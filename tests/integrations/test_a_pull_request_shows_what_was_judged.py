@@ -1,5 +1,5 @@
-"""The GitHub Action, all steps of `action.yml`: exit codes, summary, comment, annotations, what it compares with, and that
-nothing that comes from a case can be a command, an output or markup."""
+"""The GitHub Action, all steps of `action.yml`: exit codes, summary, comment, annotations, what it compares with; and
+nothing that comes from a case is a command, an output or markup."""
 
 from __future__ import annotations
 
@@ -144,8 +144,8 @@ def test_more_unscored_than_allowed_is_a_missed_threshold(repository: Repository
 
 
 def test_the_budget_ends_the_run_and_is_never_passed(repository: Repository, server: JudgeServer) -> None:
-    done = repository.job(suite="suite.yaml", budget="1.5", args="--concurrency 1")  # a call may cost a dollar
-    assert (done.code, done.outputs["unscored"]) == (3, "1")
+    done = repository.job(suite="suite.yaml", budget="1.02", args="--concurrency 1")  # a call may cost a dollar
+    assert (done.code, done.outputs["unscored"]) == (3, "1"), done.outputs
     assert len(server.received) == 1
     assert "over&#95;budget" in done.summary or "over budget" in done.summary
     more = repository.job(suite="suite.yaml", budget="9", args="--concurrency 1")
@@ -174,7 +174,7 @@ def test_a_pull_request_is_compared_with_its_base_branch(repository: Repository,
     asked = len(server.received)
 
     same = repository.job(suite="suite.yaml")
-    assert same.code == 0
+    assert same.code == 0, same.log
     assert len(server.received) == asked, "images that have not changed cost nothing"
     assert "No regression" in same.summary
 
@@ -189,6 +189,12 @@ def test_a_pull_request_is_compared_with_its_base_branch(repository: Repository,
     assert repository.job(suite="suite.yaml", fail_on="never").code == 0
     assert repository.job(suite="suite.yaml", baseline="never").code == 0
     assert len(server.received) == asked, "what this branch has paid for is not paid for again"
+
+
+def test_the_run_of_the_base_branch_is_not_compared_with_an_older_one(repository: Repository) -> None:
+    assert repository.job(suite="suite.yaml", pull_request=False).code == 0
+    same = repository.job(suite="suite.yaml", checkout=False)
+    assert "This is the run of the base branch" in same.summary
 
 
 def test_a_comparison_that_decides_nothing_is_no_pass(repository: Repository, server: JudgeServer) -> None:
@@ -285,7 +291,7 @@ def test_text_that_is_too_long_is_cut_after_a_line() -> None:
 
 def test_an_annotation_is_one_command() -> None:
     assert format_annotation("error", "100%\n::error::x", "a,b:c.yaml", "t\r\n::e") == (
-        "::error file=a%2Cb%3Ac.yaml,title=t%0D%0A%3A%3Ae::100%25%0A::error::x"
+        "::error file=a%2Cb%3Ac.yaml,title=t %0A%3A%3Ae::100%25%0A::error::x"
     )
 
 
@@ -324,17 +330,15 @@ def test_the_action_and_the_workflow_on_its_page_are_valid(tmp_path: Path) -> No
     file = tmp_path / ".github" / "workflows" / "images.yml"
     file.parent.mkdir(parents=True)
     file.write_text(workflow)
+    packages = ("@action-validator/cli@0.6.0", "@action-validator/core@0.6.0")
+    validator = node_host("action-validator", *packages) / "action-validator"
     commands: list[list[str | Path]] = [
         [programs / "check-jsonschema", "--builtin-schema", "vendor.github-actions", ROOT / "action.yml"],
         [programs / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", file],
         [programs / "zizmor", "--offline", "--no-progress", "--persona", "pedantic", ROOT / "action.yml"],
         [programs / "zizmor", "--offline", "--no-progress", tmp_path / ".github"],
-        [
-            node_host("action-validator", "@action-validator/cli@0.6.0", "@action-validator/core@0.6.0")
-            / "action-validator",
-            file,
-            ROOT / "action.yml",
-        ],
+        [validator, file],
+        [validator, ROOT / "action.yml"],
     ]
     for command in commands:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

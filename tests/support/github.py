@@ -109,8 +109,21 @@ class Repository:
         assert isinstance(loaded, list)
         return loaded
 
-    def job(self, *, pull_request: bool = True, action: Path = ROOT, install: bool = False, **inputs: str) -> Done:
-        """Run the action, on the pull request of this repository or on a push to its main branch."""
+    def job(
+        self,
+        *,
+        pull_request: bool = True,
+        action: Path = ROOT,
+        install: bool = False,
+        checkout: bool = True,
+        **inputs: str,
+    ) -> Done:
+        """Run the action, on the pull request of this repository or on a push to its main branch.
+
+        Files are as old as their `checkout`, without which they are those of the last job.
+        """
+        for file in self.checkout.rglob("*") if checkout else ():
+            os.utime(file, (self.run_id, self.run_id))
         job = _Job(self, action, pull_request, {name.replace("_", "-"): value for name, value in inputs.items()})
         self.run_id += 1
         return job.run(install=install)

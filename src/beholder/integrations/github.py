@@ -116,7 +116,7 @@ class JobResult:
             yield format_annotation("error", f"{self.name}: {self.problem}", suite)
         for sentence in self.run.missed if self.run else ():
             yield format_annotation("error", f"{self.name}: {sentence}", suite)
-        for sentence in self.gate.sentences() if self.gate else ():
+        for sentence in self.gate.sentences() if self.gate is not None else ():
             yield format_annotation(level, f"{self.name}: {sentence}", suite)
         for verdict in find_worst(self.run) if self.run else ():
             yield format_annotation(level, _describe_verdict(verdict), suite, f"{verdict.case} by {verdict.rubric}")
@@ -142,10 +142,12 @@ def find_baseline(named: str, kept: Path, ledger: str, current: Run) -> Baseline
         return Baseline()
     if named != AUTO:
         return Baseline(Run.load(named, ledger))
-    if kept.is_file():
-        for run in list_runs(kept):
-            if run.id != current.id and run.record.state == FINISHED:
-                return Baseline(run)
+    runs = list_runs(kept) if kept.is_file() else []
+    if any(run.id == current.id for run in runs):
+        return Baseline(notice="This is the run of the base branch: its cases and images are the same.")
+    for run in runs:
+        if run.record.state == FINISHED:
+            return Baseline(run)
     return Baseline(notice="There is nothing to compare with: the base branch has no finished run in the cache yet.")
 
 
