@@ -134,7 +134,7 @@ def test_a_case_without_a_score_is_no_zero_and_fails_unless_it_is_allowed(
     [one] = done.commands("error")
     assert "no score: refused" in one
     again = repository.job(suite="suite.yaml", max_unscored="1", args="--concurrency 1")
-    assert (again.code, again.outputs["passed"], again.outputs["unscored"]) == (0, "true", "1")  # a refusal is stored
+    assert (again.code, again.outputs["passed"], again.outputs["unscored"]) == (0, "true", "0")  # it is asked again
 
 
 def test_more_unscored_than_allowed_is_a_missed_threshold(repository: Repository, server: JudgeServer) -> None:

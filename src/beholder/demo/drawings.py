@@ -7,6 +7,7 @@ a picture that is drawn again with another color is an edit that leaves everythi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import cv2
 import numpy as np
@@ -215,7 +216,7 @@ def _noise(number: int, sigma: float, *, stretch: float = 1, tall: float = 1) ->
 def _make_sky(top: Color, bottom: Color, clouds: float) -> Canvas:
     rows, _ = _grid()
     share = np.clip(rows / 300, 0, 1)[..., None]
-    canvas = np.array(top, np.float32) * (1 - share) + np.array(bottom, np.float32) * share
+    canvas = np.asarray(np.array(top, np.float32) * (1 - share) + np.array(bottom, np.float32) * share, np.float32)
     billows = np.clip(
         0.6 * _noise(70, 26, stretch=2) + 0.3 * _noise(71, 9, stretch=2) + 0.1 * _noise(72, 3) - 0.52, 0, 1
     )
@@ -240,7 +241,7 @@ def _soft_ellipse(middle: tuple[int, int], radii: tuple[int, int], softness: flo
     return np.asarray(cv2.GaussianBlur(mask, (0, 0), softness), np.float32)
 
 
-def _lay(canvas: Canvas, color: Color, mask: NDArray[np.float32], shade: NDArray[np.float32] | float) -> None:
+def _lay(canvas: Canvas, color: Color, mask: NDArray[Any], shade: NDArray[Any] | float) -> None:
     """Lay a color over the canvas where the mask is, lighter or darker by `shade`."""
     lit = np.asarray(shade, np.float32)
     paint = np.array(color, np.float32) * (lit[..., None] if lit.ndim else lit)
