@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -19,6 +20,8 @@ import beholder
 from beholder import Run, UsageError
 from beholder.integrations.label_studio import export_project, import_project
 from beholder.ledger.ledger import Ledger
+from beholder.testing.base import Fault
+from beholder.testing.server import JudgeServer
 
 SECRETS = ("model-a", "model-b", "photo", ".png", "instruments", "scripted")
 VALIDATE = """
@@ -28,9 +31,10 @@ from label_studio_sdk.label_interface import LabelInterface
 interface = LabelInterface(open(sys.argv[1]).read())
 interface.validate()
 for task in json.load(open(sys.argv[2])):
-    interface.validate_task(task)
+    assert interface.validate_task({"data": task["data"]})
     for annotation in task.get("annotations", []):
-        wrong = interface.validate_annotation(annotation, return_errors=True)
+        # An answer has the form of a prediction, and what validates whole annotations is broken in this version.
+        wrong = interface.validate_prediction({"result": annotation["result"]}, return_errors=True)
         assert not wrong, wrong
 
 """
@@ -53,6 +57,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.fixture
 def pairs(tmp_path: Path) -> Run:
     cases = [pair(200, 60 + at, f"pair-{at}") for at in range(8)]
+    for case in cases:
+        for role, data in case.images.items():
+            assert isinstance(data, bytes)
+            (tmp_path / f"{case.id}-{role}.png").write_bytes(data)
+    cases = [replace(one, images={role: tmp_path / f"{one.id}-{role}.png" for role in one.images}) for one in cases]
     return beholder.run(rubric="edit-preference", cases=cases, judge=judge_by(), ledger=tmp_path / "pairs.db")
 
 
@@ -167,3 +176,51 @@ def test_what_was_skipped_is_unanswered_and_what_is_foreign_is_refused(run: Run,
     export.write_text("{}")
     with pytest.raises(UsageError, match=r"no rating|no JSON export"):
         import_project(run, export)
+
+
+RUBRIC = """
+rubric: shop-photo
+images: [{role: photo, label: "The photograph"}]
+criteria:
+  - key: light
+    question: Is the light even?
+    scale: [0, 1]
+    whole: false
+    assertions:
+      - Are the shadows soft?
+      - {text: Is the label readable?, applies: a label}
+"""
+
+
+def test_numbers_and_assertions_are_asked_and_come_in(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rubric.yaml").write_text(RUBRIC)
+    cases = [{"id": f"p{at}", "photo": f"photo-{at}.png"} for at in range(3)]
+    with JudgeServer(Fault.refusal("No."), keyless=True) as server:  # people may rate what no judge would
+        rubric, place = str(tmp_path / "rubric.yaml"), server.openai_url
+        own = beholder.run(rubric=rubric, cases=cases, judge="openai:m", base_url=place, ledger="own.db")
+    [tasks] = export_project(own, tmp_path / "project")
+    validate(tmp_path / "project" / "config.xml", tasks)
+    answers = {"Is the light even? (0 to 1)": 0.25, "shadows": "No", "readable": "Yes"}
+    export = label(tmp_path / "project", load(tasks), answers)
+    loaded = load(export)
+    [open_] = [one for one in loaded[0]["annotations"][0]["result"] if one["value"] == {"choices": ["Yes"]}]
+    open_["value"] = {"choices": ["N/A"]}
+    export.write_text(json.dumps(loaded))
+    validate(tmp_path / "project" / "config.xml", export)
+    assert import_project(own, export).raters == {"rater 1": 3}
+    beholder.export_ratings(own, tmp_path / "ratings.csv")
+    rows = (tmp_path / "ratings.csv").read_text().splitlines()
+    # N/A leaves the assertion open, and so its criterion, as on our own review page.
+    assert sorted(row.partition(",rater 1,")[2] for row in rows[1:]) == [
+        *["light,0.25"] * 2,
+        *["light_1,0"] * 3,
+        *["light_2,1"] * 2,
+        *["score,0.25"] * 2,
+    ]
+
+
+def test_the_sdk_finds_a_wrong_answer(run: Run, tmp_path: Path) -> None:
+    [tasks] = export_project(run, tmp_path / "project")
+    export = label(tmp_path / "project", load(tasks), {"1 to 7": 9})
+    with pytest.raises(AssertionError):
+        validate(tmp_path / "project" / "config.xml", export)

@@ -42,7 +42,7 @@ _ENDINGS = ((b"\x89PNG", "png"), (b"\xff\xd8", "jpg"), (b"GIF8", "gif"), (b"RIFF
 
 
 @dataclass(frozen=True)
-class _Question:
+class RatingControl:
     """A control of the interface: the aspect that it rates, its kind (rating, number or choices) and its words."""
 
     aspect: str
@@ -87,7 +87,7 @@ def export_project(
     names = [raters] if isinstance(raters, str) else list(raters)
     with loaded.open() as opened:
         record = opened.run(loaded.id)
-        questions = _list_questions(opened, record)
+        questions = _list_controls(opened, record)
         cases = list(opened.cases(record.id))
         if not cases:
             raise UsageError(f"The run {record.id} has no verdict yet, and so no case to rate.")
@@ -123,7 +123,7 @@ def import_project(run: str | Run, path: str | Path, *, ledger: LedgerLike = Non
     loaded = run if isinstance(run, Run) else Run.load(run, ledger)
     with loaded.open() as opened:
         record = opened.run(loaded.id)
-        questions = {question.name: question for question in _list_questions(opened, record)}
+        questions = {question.name: question for question in _list_controls(opened, record)}
         known = {
             _opaque_id(record.id, id_, order): (id_, order)
             for id_ in opened.case_ids(record.id)
@@ -138,7 +138,7 @@ def import_project(run: str | Run, path: str | Path, *, ledger: LedgerLike = Non
         return import_ratings(loaded, file)
 
 
-def make_config(keys: Sequence[str], questions: Sequence[_Question]) -> str:
+def make_config(keys: Sequence[str], questions: Sequence[RatingControl]) -> str:
     """Return the labeling interface for tasks with these keys."""
     view = Xml.Element("View")
     images = [key for key in keys if key.startswith("image_")]
@@ -169,7 +169,7 @@ def make_config(keys: Sequence[str], questions: Sequence[_Question]) -> str:
     return Xml.tostring(view, encoding="unicode") + "\n"
 
 
-def _list_questions(ledger: Ledger, record: RunRecord) -> list[_Question]:
+def _list_controls(ledger: Ledger, record: RunRecord) -> list[RatingControl]:
     """Return what people are asked: criteria, and their assertions where all cases have the same ones."""
     names = load_column_names(ledger, record)
     questions = []
@@ -177,18 +177,18 @@ def _list_questions(ledger: Ledger, record: RunRecord) -> list[_Question]:
         several = len(record.rubrics) > 1
         if record.is_preference:
             for key, title in [*((one.key, one.title or one.key) for one in rubric.criteria), (OVERALL, "Overall")]:
-                questions.append(_Question(key, "choices", f"{title}: which is better?", choices=tuple(_SIDES)))
+                questions.append(RatingControl(key, "choices", f"{title}: which is better?", choices=tuple(_SIDES)))
             continue
         for criterion in rubric.criteria:
             aspect = names((ColumnKind.CRITERION, rubric.name, criterion.key))
             low, high = (float(end) for end in criterion.scale)
             stars = criterion.whole and low == 1  # stars begin at one, and none given is no answer
             title = f"{rubric.name}: " * several + _title(criterion)
-            questions.append(_Question(aspect, "rating" if stars else "number", title, (low, high)))
+            questions.append(RatingControl(aspect, "rating" if stars else "number", title, (low, high)))
             for assertion in criterion.with_assertion_ids().assertions if not rubric.styles else ():
                 aspect = names((ColumnKind.ASSERTION, "", assertion.id))
                 answers = (*_ANSWERS, NOT_APPLICABLE)
-                questions.append(_Question(aspect, "choices", assertion.text, choices=answers))
+                questions.append(RatingControl(aspect, "choices", assertion.text, choices=answers))
     return questions
 
 
@@ -237,7 +237,7 @@ def _copy_image(source: Any, case: Case, folder: Path, prefix: str) -> str:
 
 
 def _read_export(
-    path: Path, known: Mapping[str, tuple[str, str]], questions: Mapping[str, _Question], *, pairs: bool
+    path: Path, known: Mapping[str, tuple[str, str]], questions: Mapping[str, RatingControl], *, pairs: bool
 ) -> Iterator[tuple[str, ...]]:
     """Yield rows of ratings, or of votes, from a JSON export."""
     try:
@@ -260,7 +260,7 @@ def _read_export(
         raise UsageError(f"{str(path)!r} is no JSON export of Label Studio: {type(error).__name__}, {error}.") from None
 
 
-def _read_value(question: _Question, value: Mapping[str, Any], order: str, *, pairs: bool) -> str:
+def _read_value(question: RatingControl, value: Mapping[str, Any], order: str, *, pairs: bool) -> str:
     if question.kind == "choices":
         choice = str(value["choices"][0])
         return winner_on(_SIDES[choice], order) if pairs else _ANSWERS.get(choice, "")
