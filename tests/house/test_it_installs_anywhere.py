@@ -51,7 +51,7 @@ def tracked_copy(folder: Path) -> Path:
 
 def test_the_wheel_alone_runs_the_demo(tmp_path: Path) -> None:
     source = tracked_copy(tmp_path / "source")
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     done = subprocess.run([*pip, "wheel", "--no-deps", "-w", tmp_path, source], capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"the build backend cannot be had: {done.stderr[-500:]}")
@@ -75,7 +75,7 @@ def test_the_wheel_alone_runs_the_demo(tmp_path: Path) -> None:
     assert (tmp_path / "empty" / "beholder-demo" / "photos" / "harbor.jpg").exists()
     found = subprocess.run([python, "-c", "import skimage"], cwd=tmp_path / "empty", capture_output=True, text=True)
     assert "ModuleNotFoundError" in found.stderr
-    where = [python, "-c", "import beholder; print(beholder.__file__)"]
+    where: list[str | Path] = [python, "-c", "import beholder; print(beholder.__file__)"]
     assert str(packages) in subprocess.run(where, cwd=tmp_path / "empty", capture_output=True, text=True).stdout
 
 
