@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,14 +80,3 @@ def test_a_file_is_no_folder(run: Run, tmp_path: Path) -> None:
     assert done.code == 2
     assert "cannot be written" in done.err
     assert done.err.count("\n") == 1
-
-
-def test_without_the_extra_it_says_how_to_get_it(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for missing in ("skimage", "sklearn.datasets"):
-        with monkeypatch.context() as patch:
-            patch.setitem(sys.modules, missing, None)
-            done = run("demo", tmp_path / "demo")
-        assert done.code == 2
-        assert "pip install 'beholder[demo]'" in done.err
-        assert done.err.count("\n") == 1
-    assert not (tmp_path / "demo").exists()

@@ -25,7 +25,6 @@ app = typer.Typer(
     name="beholder",
     help="Judges images with evidence: AI restyles, image edits, and what an assistant said about an image.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

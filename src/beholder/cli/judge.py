@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cli.options import AnywayOption, CalibrationFile, FeaturesFile
+from beholder.cli.options import AnywayOption, CalibrationFile, FeaturesFile, complete_rubrics
 from beholder.errors import CaseError, UsageError
 from beholder.reports.text import print_text, printable
 
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 
 def judge(
-    rubric: Annotated[str, typer.Argument(help="A rubric's name (see `beholder rubrics`), folder or YAML file.")],
+    rubric: Annotated[
+        str,
+        typer.Argument(
+            help="A rubric's name (see `beholder rubrics`), folder or YAML file.", autocompletion=complete_rubrics
+        ),
+    ],
     images: Annotated[list[str] | None, typer.Argument(help="The images, in the rubric's order.")] = None,
     image: Annotated[list[str] | None, typer.Option(help="An image by role: restyled=out.png.")] = None,
     set_: Annotated[

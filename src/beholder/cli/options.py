@@ -8,18 +8,44 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beholder.errors import UntrustedSuite, UsageError
+from beholder.errors import BeholderError, UntrustedSuite, UsageError
 from beholder.images.image import regular_file
 
 if TYPE_CHECKING:
     from beholder.cases.case import FieldValue
     from beholder.runs.suite import Suite
+
+
+def complete_runs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names and ids of runs that begin so, for the shell; nothing where there is no ledger."""
+    from beholder.api.run import list_runs
+
+    with suppress(BeholderError):
+        runs = list_runs(ctx.params.get("address"))
+        names = dict.fromkeys(["latest", "previous", *(run.name for run in runs), *(run.id for run in runs)])
+        return [name for name in names if name.startswith(incomplete)]
+    return []
+
+
+def complete_rubrics(incomplete: str) -> list[tuple[str, str]]:
+    """Return the rubrics whose names begin so, each with a line about it, for the shell."""
+    from beholder.rubrics.load import list_rubrics
+
+    return [(name, about) for name, about in list_rubrics().items() if name.startswith(incomplete)]
+
+
+def complete_styles(incomplete: str) -> list[str]:
+    """Return the styles whose names begin so, for the shell."""
+    from beholder.rubrics.load import load_styles
+
+    return [name for name in load_styles() if name.casefold().startswith(incomplete.casefold())]
 
 
 def parse_pairs(values: Iterable[str], option: str) -> list[tuple[str, str]]:
@@ -120,7 +146,12 @@ FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
     ("cases", str | None, None, typer.Option(help="A case file: .jsonl, .csv, .tsv, .parquet.")),
     ("pair", StringList, None, typer.Option(help="ROLE=PATTERN, such as original=photos/{name}.jpg, or ROLE=FOLDER.")),
     ("set_", StringList, None, typer.Option("--set", help="A text for every case that has none: NAME=TEXT.")),
-    ("rubric", str | None, None, typer.Option(help="A rubric's name, folder or YAML file.")),
+    (
+        "rubric",
+        str | None,
+        None,
+        typer.Option(help="A rubric's name, folder or YAML file.", autocompletion=complete_rubrics),
+    ),
     ("judge", StringList, None, typer.Option(help="Who judges: PROVIDER:MODEL; several form a jury.")),
     ("base_url", StringList, None, typer.Option(help="Where a compatible server answers; several share the requests.")),
     ("key_variable", str | None, None, typer.Option(help="The environment variable that holds the key.")),
@@ -311,5 +342,5 @@ LedgerOption = Annotated[
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists and is something else.")]
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=f"A{RUN_HELP[1:]}")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=f"A{RUN_HELP[1:]}", autocompletion=complete_runs)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]

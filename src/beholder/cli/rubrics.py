@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from beholder.cli import EXIT_UNSCORED
-from beholder.cli.options import JsonOption
+from beholder.cli.options import JsonOption, complete_rubrics, complete_styles
 from beholder.errors import Problem, RubricError, UsageError
 from beholder.reports.text import print_text
 
@@ -45,7 +45,7 @@ def list_rubrics(context: typer.Context, json_: JsonOption = False) -> None:
 
 @app.command("show")
 def show_rubric(
-    name: str,
+    name: Annotated[str, typer.Argument(autocompletion=complete_rubrics)],
     style: Annotated[str, typer.Option(help="The style whose assertions are shown.")] = "Anime",
     setting: Annotated[str, typer.Option(help="The setting to show.")] = "",
     json_: JsonOption = False,
@@ -141,7 +141,12 @@ def list_styles(context: typer.Context, folders: StyleFolders = None, json_: Jso
 
 
 @styles_app.command("show")
-def show_style(context: typer.Context, name: str, folders: StyleFolders = None, json_: JsonOption = False) -> None:
+def show_style(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(autocompletion=complete_styles)],
+    folders: StyleFolders = None,
+    json_: JsonOption = False,
+) -> None:
     """Show a style with its assertions; any other name shows the generic set."""
     import msgspec
 
@@ -173,7 +178,9 @@ _TONES = {"caught": "green", "fine": "green", "missed": "bold red", "false alarm
 
 
 def demo(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to put the suite into.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to put the suite into.")] = Path(
+        "beholder-demo"
+    ),
     judge: Annotated[
         list[str] | None, typer.Option(help="Who judges: PROVIDER:MODEL; without one the offline judge.")
     ] = None,
@@ -184,7 +191,8 @@ def demo(
 ) -> None:
     """Build a small suite of restyles, edits and descriptions, judge it, and show what was caught and what was missed.
 
-    Half of it is bad in a known way. Needs the extra `demo`; without --judge no key and no network.
+    Half of it is bad in a known way. Without --judge it needs no key and no network; with the extra `demo` it is about
+    photographs in place of drawings.
     """
     from beholder.demo.suite import build_demo
 
@@ -196,7 +204,8 @@ def demo(
         return
     judged = [(chapter, _judge_chapter(folder, chapter, judge or [], base_url)) for chapter in chapters]
     _print_chapter(judged)
-    _print_next_steps(folder, judged=True)
+    edits = next(chapter.samples for chapter in chapters if chapter.name == "edits")
+    _print_next_steps(folder, judged=True, case=next(sample.id for sample in edits if sample.flaw))
     answered = all(stored.verdict.answered for _, verdicts in judged for stored in verdicts)
     raise typer.Exit(0 if answered else EXIT_UNSCORED)
 
@@ -244,7 +253,7 @@ def _print_chapter(chapters: Sequence[tuple[DemoSuite, Sequence[StoredVerdict]]]
     console.print(Text(f"\nIn all: {count_results(everything)}", "bold"))
 
 
-def _print_next_steps(folder: Path, *, judged: bool) -> None:
+def _print_next_steps(folder: Path, *, judged: bool, case: str = "") -> None:
     from beholder.demo.suite import LEDGER_NAME
 
     place = shlex.quote(str(folder))
@@ -257,7 +266,7 @@ def _print_next_steps(folder: Path, *, judged: bool) -> None:
         lines[:0] = [
             f"beholder view --ledger {ledger}    # look at all of it in the browser",
             f"beholder report demo-restyles --ledger {ledger}    # one HTML file to send to a colleague",
-            f"beholder show demo-edits motorcycle/blue-cast --ledger {ledger}    # one verdict in full",
+            f"beholder show demo-edits {case} --ledger {ledger}    # one verdict in full",
         ]
     else:
         lines.insert(0, f"beholder demo {place}    # judge it offline")

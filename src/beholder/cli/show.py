@@ -93,10 +93,14 @@ ratings_app = typer.Typer(help="Export and import human ratings of a run.", no_a
 @ratings_app.command("export")
 def export_ratings_command(
     run: RunArgument = "latest",
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="With --to label-studio: a new folder.", show_default=False)
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; else it is printed.")] = None,
     rater: Annotated[
         list[str] | None, typer.Option(help="Only this rater; more than once: these.", show_default=False)
     ] = None,
+    to: Annotated[str, typer.Option(help="csv, or label-studio: a project in which people rate the run.")] = "csv",
     force: ForceOption = False,
     address: LedgerOption = None,
 ) -> None:
@@ -106,6 +110,16 @@ def export_ratings_command(
     0 no), as the columns of the run are named. What was not answered has no row. A text that a spreadsheet would take
     for a formula gets an apostrophe in front.
     """
+    if to == "label-studio":
+        from beholder.integrations.label_studio import export_project
+
+        if folder is None or output is not None:
+            raise UsageError("A project for Label Studio is a folder: name it after the run, without --output.")
+        for path in export_project(run, folder, raters=rater or (), ledger=address):
+            print_text(printable(f"Wrote {path}; the interface is {folder / 'config.xml'}."))
+        return
+    if to != "csv" or folder is not None:
+        raise UsageError(f"Ratings are written --to csv with --output FILE, or --to label-studio DIR; not {to!r}.")
     from beholder.api.score import export_ratings
 
     export_ratings(run, _choose_output(output), raters=rater or (), force=force, ledger=address)
@@ -115,6 +129,7 @@ def export_ratings_command(
 def import_ratings_command(
     file: Annotated[Path, typer.Argument(help="CSV or JSONL with case, rater, aspect, score.")],
     run: Annotated[str, typer.Option(help=f"The run that was rated: {RUN_HELP}")],
+    source: Annotated[str, typer.Option("--from", help="csv, or label-studio: its JSON export of a project.")] = "csv",
     map_: MapOption = None,
     address: LedgerOption = None,
 ) -> None:
@@ -124,9 +139,18 @@ def import_ratings_command(
     ASPECT=CRITERION. `score` is computed and not taken. What a rater did not rate is unanswered. Where a rating
     is there already, what the file says takes its place and the rest stays.
     """
-    from beholder.api.score import import_ratings
+    if source == "label-studio":
+        from beholder.integrations.label_studio import import_project
 
-    done = import_ratings(run, file, map_=map_ or (), ledger=address)
+        if map_:
+            raise UsageError("A project of Label Studio has the aspects of its run, and nothing is mapped (--map).")
+        done = import_project(run, file, ledger=address)
+    elif source == "csv":
+        from beholder.api.score import import_ratings
+
+        done = import_ratings(run, file, map_=map_ or (), ledger=address)
+    else:
+        raise UsageError(f"Ratings come --from csv (also JSONL) or --from label-studio, not {source!r}.")
     for name, cases in done.raters.items():
         print_text(printable(f"{name}: {cases} {'case' if cases == 1 else 'cases'} rated."))
     for note in done.notes:

@@ -27,6 +27,7 @@ from beholder.cli.options import (
     RatingsOrReviews,
     ScoresFiles,
     SeedOption,
+    complete_runs,
 )
 from beholder.errors import BeholderError, UsageError
 from beholder.reports.text import print_text, printable
@@ -125,8 +126,14 @@ def _print_agreement(agreement: JudgeAgreement, *, full: bool) -> None:
             console.print(printable(sentence), markup=False)
 
 
-BeforeRun = Annotated[str | None, typer.Argument(metavar="RUN_A", help=f"The old run: {RUN_HELP}", show_default=False)]
-AfterRun = Annotated[str | None, typer.Argument(metavar="RUN_B", help=f"The new run: {RUN_HELP}", show_default=False)]
+BeforeRun = Annotated[
+    str | None,
+    typer.Argument(metavar="RUN_A", help=f"The old run: {RUN_HELP}", show_default=False, autocompletion=complete_runs),
+]
+AfterRun = Annotated[
+    str | None,
+    typer.Argument(metavar="RUN_B", help=f"The new run: {RUN_HELP}", show_default=False, autocompletion=complete_runs),
+]
 
 
 def compare(

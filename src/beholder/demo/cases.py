@@ -76,43 +76,45 @@ STYLE_DESCRIPTIONS = {
 
 def make_restyles(originals: Mapping[str, photos.Pixels]) -> Iterator[DemoSample]:
     """Yield the restyles, the good ones first."""
-    large = {name: _enlarge(photo) for name, photo in originals.items()}
-    yield _make_restyle_sample("astronaut", "pencil", "Pencil Portrait", photos.draw_pencil(large["astronaut"]))
-    yield _make_restyle_sample("chelsea", "oil", "Oil Painting", photos.paint_oil(large["chelsea"]))
-    yield _make_restyle_sample("china", "watercolour", "Watercolour", photos.paint_watercolor(large["china"]))
-    yield _make_restyle_sample("flower", "pop-art", "Pop Art", photos.print_pop_art(large["flower"], POP_ART_INKS))
-    yield _make_restyle_sample("motorcycle", "comic", "Comic Book", photos.draw_comic(large["motorcycle"]))
-    yield _make_restyle_sample("rocket", "linocut", "Linocut", photos.print_linocut(large["rocket"]))
+    large = {name: enlarge(photo) for name, photo in originals.items()}
+    yield make_restyle_sample("astronaut", "pencil", "Pencil Portrait", photos.draw_pencil(large["astronaut"]))
+    yield make_restyle_sample("chelsea", "oil", "Oil Painting", photos.paint_oil(large["chelsea"]))
+    yield make_restyle_sample("china", "watercolour", "Watercolour", photos.paint_watercolor(large["china"]))
+    yield make_restyle_sample("flower", "pop-art", "Pop Art", photos.print_pop_art(large["flower"], POP_ART_INKS))
+    yield make_restyle_sample("motorcycle", "comic", "Comic Book", photos.draw_comic(large["motorcycle"]))
+    yield make_restyle_sample("rocket", "linocut", "Linocut", photos.print_linocut(large["rocket"]))
 
     cat = large["chelsea"]
     half = photos.join_halves(photos.draw_pencil(cat), cat)
-    yield _make_restyle_sample("chelsea", "pencil", "Pencil Portrait", half, "the right half is still the photograph")
+    yield make_restyle_sample("chelsea", "pencil", "Pencil Portrait", half, "the right half is still the photograph")
     faint = photos.saturate(large["coffee"], 1.15)
-    yield _make_restyle_sample("coffee", "watercolour", "Watercolour", faint, "hardly any style, only stronger colours")
+    yield make_restyle_sample("coffee", "watercolour", "Watercolour", faint, "hardly any style, only stronger colours")
     small = photos.shrink_to_width(photos.paint_oil(large["flower"]), 160)
-    yield _make_restyle_sample("flower", "oil", "Oil Painting", small, "tiny, 160 pixels wide")
+    yield make_restyle_sample("flower", "oil", "Oil Painting", small, "tiny, 160 pixels wide")
     swallowed = photos.print_pop_art(photos.blur(large["china"], 16), POP_ART_INKS, pitch=34)
-    yield _make_restyle_sample("china", "pop-art", "Pop Art", swallowed, "the style has swallowed the tower")
+    yield make_restyle_sample("china", "pop-art", "Pop Art", swallowed, "the style has swallowed the tower")
     other = photos.draw_neon(large["coffee"])
-    yield _make_restyle_sample(
+    yield make_restyle_sample(
         "motorcycle", "neon", "Neon Cyberpunk", other, "made from the wrong photograph, the coffee cup"
     )
     poor = photos.draw_comic(large["astronaut"])
-    yield _make_restyle_sample("astronaut", "comic", "Comic Book", poor, "saved so small that it falls into blocks", 7)
+    yield make_restyle_sample("astronaut", "comic", "Comic Book", poor, "saved so small that it falls into blocks", 7)
     soft = photos.blur(photos.paint_watercolor(large["rocket"]), 5)
-    yield _make_restyle_sample("rocket", "watercolour", "Watercolour", soft, "blurred all over")
+    yield make_restyle_sample("rocket", "watercolour", "Watercolour", soft, "blurred all over")
 
 
-def _make_restyle_sample(
+def make_restyle_sample(
     photo: str, name: str, style: str, picture: photos.Pixels, flaw: str = "", quality: int = photos.JPEG_QUALITY
 ) -> DemoSample:
+    """Return a case of `restyle` with the picture, of which `flaw` says what is wrong with it."""
     fields: dict[str, str | list[str]] = {"style": style}
     if style in STYLE_DESCRIPTIONS:
         fields["style_description"] = STYLE_DESCRIPTIONS[style]
     return DemoSample(photo, name, fields, flaw, photos.encode_jpeg(picture, quality))
 
 
-def _enlarge(photo: photos.Pixels) -> photos.Pixels:
+def enlarge(photo: photos.Pixels) -> photos.Pixels:
+    """Enlarge to the size of the restyles."""
     factor = RESTYLE_SIDE / max(photo.shape[:2])
     return np.asarray(cv2.resize(photo, None, fx=factor, fy=factor, interpolation=cv2.INTER_CUBIC), np.uint8)
 
@@ -159,33 +161,34 @@ def make_edits(originals: Mapping[str, photos.Pixels]) -> Iterator[DemoSample]:
     blue_bike, pink_flower, blue_eyes = done["motorcycle"], done["flower"], done["chelsea"]
     green_suit, green_cup = done["astronaut"], done["coffee"]
     bike, flower, eyes, suit, cup = (asked[name] for name in ("motorcycle", "flower", "chelsea", "astronaut", "coffee"))
-    yield _make_edit_sample("motorcycle", "blue", bike, blue_bike)
-    yield _make_edit_sample("flower", "pink", flower, pink_flower)
-    yield _make_edit_sample("chelsea", "blue-eyes", eyes, blue_eyes)
-    yield _make_edit_sample("astronaut", "green-suit", suit, green_suit)
+    yield make_edit_sample("motorcycle", "blue", bike, blue_bike)
+    yield make_edit_sample("flower", "pink", flower, pink_flower)
+    yield make_edit_sample("chelsea", "blue-eyes", eyes, blue_eyes)
+    yield make_edit_sample("astronaut", "green-suit", suit, green_suit)
     alone = photos.remove_object(originals["flower"], photos.mask_polygon(originals["flower"], SECOND_FLOWER))
-    yield _make_edit_sample("flower", "alone", "Take away the second flower at the bottom.", alone)
+    yield make_edit_sample("flower", "alone", "Take away the second flower at the bottom.", alone)
     # Nobody sees that everything lies two pixels further right; a naive comparison sees nothing else.
-    yield _make_edit_sample("coffee", "green-two-pixels-right", cup, photos.shift(green_cup, 2, 0))
+    yield make_edit_sample("coffee", "green-two-pixels-right", cup, photos.shift(green_cup, 2, 0))
 
     tinted = photos.tint(blue_bike, (0.80, 0.93, 1.16))
-    yield _make_edit_sample("motorcycle", "blue-cast", bike, tinted, "the whole garage has turned bluish")
+    yield make_edit_sample("motorcycle", "blue-cast", bike, tinted, "the whole garage has turned bluish")
     cut = photos.zoom(pink_flower, 1.15)
-    yield _make_edit_sample("flower", "pink-zoomed", flower, cut, "zoomed in, and cut off all around")
-    yield _make_edit_sample("chelsea", "blue-eyes-blocky", eyes, blue_eyes, "compressed until the fur is gone", 10)
+    yield make_edit_sample("flower", "pink-zoomed", flower, cut, "zoomed in, and cut off all around")
+    yield make_edit_sample("chelsea", "blue-eyes-blocky", eyes, blue_eyes, "compressed until the fur is gone", 10)
     swapped = photos.swap_face(green_suit, originals["chelsea"], (222, 126), (118, 150), CAT_FACE)
-    yield _make_edit_sample("astronaut", "green-suit-cat", suit, swapped, "her face was swapped for a cat's")
+    yield make_edit_sample("astronaut", "green-suit-cat", suit, swapped, "her face was swapped for a cat's")
     spoonless = photos.remove_object(green_cup, photos.mask_polygon(green_cup, SPOON))
-    yield _make_edit_sample("coffee", "green-no-spoon", cup, spoonless, "the spoon is gone too, a smear in its place")
+    yield make_edit_sample("coffee", "green-no-spoon", cup, spoonless, "the spoon is gone too, a smear in its place")
     soft = photos.blur(done["china"], 2.2)
-    yield _make_edit_sample("china", "blue-roofs-blurred", asked["china"], soft, "everything is blurred")
+    yield make_edit_sample("china", "blue-roofs-blurred", asked["china"], soft, "everything is blurred")
     flipped = "left and right are swapped"
-    yield _make_edit_sample("rocket", "lamp-mirrored", asked["rocket"], photos.mirror(done["rocket"]), flipped)
+    yield make_edit_sample("rocket", "lamp-mirrored", asked["rocket"], photos.mirror(done["rocket"]), flipped)
 
 
-def _make_edit_sample(
+def make_edit_sample(
     photo: str, name: str, instruction: str, picture: photos.Pixels, flaw: str = "", quality: int = photos.JPEG_QUALITY
 ) -> DemoSample:
+    """Return a case of `edit-preservation` with the picture, of which `flaw` says what is wrong with it."""
     return DemoSample(photo, name, {"instruction": instruction}, flaw, photos.encode_jpeg(picture, quality))
 
 
@@ -256,9 +259,9 @@ class _DescriptionTexts(msgspec.Struct):
     descriptions: list[_Description]
 
 
-def make_descriptions() -> Iterator[DemoSample]:
-    """Yield the descriptions, the right ones first."""
-    texts = msgspec.yaml.decode((files("beholder.demo") / "descriptions.yaml").read_bytes(), type=_DescriptionTexts)
+def make_descriptions(file: str = "descriptions.yaml") -> Iterator[DemoSample]:
+    """Yield the descriptions of a file of the demo, the right ones first."""
+    texts = msgspec.yaml.decode((files("beholder.demo") / file).read_bytes(), type=_DescriptionTexts)
     for one in texts.descriptions:
         fields: dict[str, str | list[str]] = {"input": texts.questions[one.photo], "output": one.said}
         yield DemoSample(one.photo, one.name, {**fields, "expected_output": texts.expected[one.photo]}, one.flaw)

@@ -35,7 +35,7 @@ flower      by vultilion on Flickr; CC BY 2.0
 """
 
 _STEREO_NAME = "stereo_motorcycle"  # the view of two cameras; ours is the left one
-_MISSING_EXTRA = "The demo takes its photographs from scikit-image and scikit-learn: pip install 'beholder[demo]'"
+_MISSING_EXTRA = "The photographs come with scikit-image and scikit-learn: pip install 'beholder[demo]'"
 
 
 def load_photos() -> dict[str, Pixels]:

@@ -23,8 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from beholder.demo.cases import BAD, DemoSample, DemoSuite, make_descriptions, make_edits, make_restyles
+from beholder.demo.drawings import DRAWING_CREDITS, DRAWINGS, load_drawings
+from beholder.demo.drawn_cases import make_drawn_edits, make_drawn_restyles
 from beholder.demo.photos import CREDITS, Pixels, encode_jpeg, load_photos
-from beholder.errors import UsageError
+from beholder.errors import SetupError, UsageError
 from beholder.judges.audit import DISAGREE
 from beholder.ledger.types import StoredVerdict
 from beholder.verdicts.verdict import Verdict, format_beside, format_count, format_share, round_half_up
@@ -69,7 +71,8 @@ def write_atomically(path: Path, data: bytes) -> None:
 def build_demo(folder: str | os.PathLike[str]) -> tuple[DemoSuite, ...]:
     """Write the demo into a folder, which is created if needed. Takes a few seconds.
 
-    Files with the right content are not touched, so that runs on them resume.
+    It is about photographs that come with the extra `demo`, or without that, about pictures that are drawn here. Files
+    with the right content are not touched, so that runs on them resume.
 
     Returns:
         The suites of the demo.
@@ -77,12 +80,14 @@ def build_demo(folder: str | os.PathLike[str]) -> tuple[DemoSuite, ...]:
     Raises:
         UsageError: A file that the demo did not write is in the way (nothing is written then), or the folder cannot be
             written to.
-        SetupError: The extra `demo` is not installed.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{str(folder)!r} is a file; name a folder, new or old, to put the demo into.")
-    photos = load_photos()
+    try:
+        photos = load_photos()
+    except SetupError:
+        photos = load_drawings()
     suites = make_suites(photos)
     files = _make_files(suites, photos)
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
@@ -98,7 +103,19 @@ def build_demo(folder: str | os.PathLike[str]) -> tuple[DemoSuite, ...]:
 
 
 def make_suites(photos: Mapping[str, Pixels]) -> tuple[DemoSuite, ...]:
-    """Make all samples from the photographs."""
+    """Make all samples from the photographs, or from the drawings."""
+    if photos.keys() == DRAWINGS.keys():
+        return (
+            DemoSuite("restyles", "restyle", ("original", "restyled"), tuple(make_drawn_restyles(photos))),
+            DemoSuite("edits", "edit-preservation", ("input", "edited"), tuple(make_drawn_edits())),
+            DemoSuite(
+                "descriptions",
+                "description",
+                ("image",),
+                tuple(make_descriptions("drawn_descriptions.yaml")),
+                _DESCRIPTION_GATES,
+            ),
+        )
     return (
         DemoSuite("restyles", "restyle", ("original", "restyled"), tuple(make_restyles(photos))),
         DemoSuite("edits", "edit-preservation", ("input", "edited"), tuple(make_edits(photos))),
@@ -120,8 +137,18 @@ def _make_files(suites: Sequence[DemoSuite], photos: Mapping[str, Pixels]) -> di
         files |= {
             _get_picture_path(suite, sample): sample.picture_jpeg for sample in suite.samples if sample.picture_jpeg
         }
-    files["README.txt"] = (_README + CREDITS).encode()
+    files["README.txt"] = _make_readme(drawn=photos.keys() == DRAWINGS.keys()).encode()
     return files
+
+
+def _make_readme(*, drawn: bool) -> str:
+    if drawn:
+        return (
+            _README.format(what="four pictures", plural="pictures", case="harbor/green-cast") + _DRAWN + DRAWING_CREDITS
+        )
+    return (
+        _README.format(what="seven photographs", plural="photographs", case="motorcycle/blue-cast") + _SHIPPED + CREDITS
+    )
 
 
 def _get_photo_path(name: str) -> str:
@@ -195,9 +222,9 @@ _DESCRIPTION_GATES = "gates: [hallucinations]    # one thing said that is not th
 _README = """\
 A small suite to try Beholder on, written by `beholder demo`.
 
-  photos/                    seven photographs
-  restyles/                  the photographs in other styles
-  edits/                     the photographs with one thing changed
+  photos/                    {what}
+  restyles/                  the {plural} in other styles
+  edits/                     the {plural} with one thing changed
   *.jsonl                    the cases; `expected` says which are good and which bad, `flaw` what is wrong with them.
                              Both are groups, by which tables are split; no judge is told.
   suite-restyles.yaml        judged by the rubric restyle
@@ -223,10 +250,15 @@ What came of it:
 
   beholder runs --ledger beholder.db
   beholder show demo-edits --by expected --ledger beholder.db
-  beholder show demo-edits motorcycle/blue-cast --ledger beholder.db
+  beholder show demo-edits {case} --ledger beholder.db
 
 The restyles, the edits and the descriptions were made for this suite; some are good, some are bad on purpose. The
-photographs come with scikit-image (the first five) and scikit-learn (the last two):
+"""
+
+_SHIPPED = "photographs come with scikit-image (the first five) and scikit-learn (the last two):\n\n"
+
+_DRAWN = """\
+pictures are drawn; with photographs in their place: pip install 'beholder[demo]', and another folder.
 
 """
 

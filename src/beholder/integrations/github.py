@@ -1,0 +1,339 @@
+"""The GitHub Action (`action.yml`): what its steps work out between two calls of `beholder`.
+
+`action/run.sh` calls this module as `python -P -m beholder.integrations.github STEP FOLDER`; the inputs of the action
+are in environment variables. Everything that comes from cases, suites or branches is untrusted: in Markdown it is shown
+as it is, in workflow commands and outputs it cannot begin a line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from beholder.errors import BeholderError, UsageError
+
+# Everything else is imported where it is used: most steps of the action need little of it.
+if TYPE_CHECKING:
+    from beholder.api.run import Run
+    from beholder.statistics.comparison import Comparison
+    from beholder.statistics.gate import Gate
+    from beholder.verdicts.verdict import Verdict
+
+MAX_ANNOTATIONS = 10  # that GitHub shows of a step
+MAX_SUMMARY_BYTES = 900_000  # GitHub refuses a summary above 1 MiB, and loses one shortly below it
+MAX_COMMENT_CHARACTERS = 65_000  # of 65,536
+AUTO, NEVER = "auto", "never"  # of the inputs `baseline` and `fail-on`
+LEDGER_NAME, BASELINE_NAME = "beholder.db", "baseline.db"
+
+_MEANINGS = {
+    0: ("✅", "passed"),
+    1: ("❌", "a threshold was missed, or there is a regression"),
+    2: ("❌", "could not be judged"),
+    3: ("❌", "some cases have no score"),
+    4: ("❌", "could not be decided"),
+    130: ("❌", "was interrupted"),
+}
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a run is compared with.
+
+    Attributes:
+        run: The older run, if there is one.
+        notice: Why there is none, where one was looked for.
+    """
+
+    run: Run | None = None
+    notice: str = ""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What a job came to.
+
+    Attributes:
+        name: What the suite is called in the summary and the comment.
+        code: The exit code of `beholder run`, or where that is 0, of the comparison.
+        run: The run, if there is one.
+        problem: Why there is no run, or why it cannot be compared.
+        notice: What the reader may want to know besides.
+        comparison: With the baseline, if there is one.
+        gate: Its decision, if one was asked for.
+    """
+
+    name: str
+    code: int
+    run: Run | None = None
+    problem: str = ""
+    notice: str = ""
+    comparison: Comparison | None = None
+    gate: Gate | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.code == 0
+
+    def outputs(self) -> dict[str, str]:
+        """Return the outputs of the action, without the address of the report."""
+        values = {"exit-code": str(self.code), "passed": json.dumps(self.passed)}
+        if self.run is not None:
+            tally = self.run.summary
+            values |= {"run": self.run.id, "unscored": str(self.run.total - tally.score.count)}
+            values["score"] = "" if tally.score.value is None else f"{tally.score.value:.6g}"
+            values["cost-usd"] = "" if self.run.spent_usd is None else f"{self.run.spent_usd:.6f}"
+        return values
+
+    def markdown(self) -> str:
+        """Return the text of the summary and of the comment: the decision first, then tables."""
+        from beholder.reports.ci import format_code, format_prose
+
+        sign, meaning = _MEANINGS.get(self.code, ("❌", "failed"))
+        said = [*([self.problem] if self.problem else []), *(self.run.missed if self.run else [])]
+        lines = [f"## {sign} {format_code(self.name)} {meaning}", "", *(f"- {format_prose(one)}" for one in said)]
+        if self.notice:
+            lines += ["", format_prose(self.notice)]
+        if self.run is not None:
+            spent = self.run.spent_usd
+            lines += ["", f"Spent: {'unknown' if spent is None else f'${spent:.4f}'}.", "", _run_markdown(self.run)]
+        if self.comparison is not None:
+            lines += ["", self.comparison.to_markdown(self.gate)]
+        return "\n".join(lines).rstrip("\n") + "\n"
+
+    def annotations(self, suite: str) -> Iterator[str]:
+        """Yield workflow commands: why the job failed, then the worst cases, as errors only if it failed."""
+        level = "notice" if self.passed else "error"
+        if self.problem:
+            yield format_annotation("error", f"{self.name}: {self.problem}", suite)
+        for sentence in self.run.missed if self.run else ():
+            yield format_annotation("error", f"{self.name}: {sentence}", suite)
+        for sentence in self.gate.sentences() if self.gate is not None else ():
+            yield format_annotation(level, f"{self.name}: {sentence}", suite)
+        for verdict in find_worst(self.run) if self.run else ():
+            yield format_annotation(level, _describe_verdict(verdict), suite, f"{verdict.case} by {verdict.rubric}")
+
+
+def find_baseline(named: str, kept: Path, ledger: str, current: Run) -> Baseline:
+    """Return the run that a run is compared with.
+
+    Args:
+        named: "auto", the newest finished run in the ledger that was kept from the base branch; "never"; or a run in
+            `ledger`.
+        kept: Where that ledger is, if the cache had one.
+        ledger: The ledger of the current run.
+        current: The run itself.
+
+    Raises:
+        UsageError: There is no run of that name.
+    """
+    from beholder.api.run import Run, list_runs
+    from beholder.ledger.types import FINISHED
+
+    if named == NEVER:
+        return Baseline()
+    if named != AUTO:
+        return Baseline(Run.load(named, ledger))
+    runs = list_runs(kept) if kept.is_file() else []
+    if any(run.id == current.id for run in runs):
+        return Baseline(notice="This is the run of the base branch: its cases and images are the same.")
+    for run in runs:
+        if run.record.state == FINISHED:
+            return Baseline(run)
+    return Baseline(notice="There is nothing to compare with: the base branch has no finished run in the cache yet.")
+
+
+def judge_result(folder: Path, code: int, inputs: Mapping[str, str]) -> JobResult:
+    """Return what `beholder run` came to, compared with the baseline.
+
+    Args:
+        folder: With `run.jsonl` and `stderr.txt`, what the command printed, and the ledgers.
+        code: Its exit code.
+        inputs: The inputs of the action: NAME, LEDGER, BASELINE, FAIL_ON.
+    """
+    from beholder.api.run import Run
+    from beholder.api.statistics import compare
+    from beholder.statistics.data import parse_choice
+    from beholder.statistics.gate import FailOn
+
+    name = inputs["NAME"]
+    ledger = inputs.get("LEDGER") or str(folder / LEDGER_NAME)
+    said = (folder / "stderr.txt").read_text("utf-8", "replace").strip()
+    summary = _read_summary(folder / "run.jsonl")
+    if summary is None:
+        return JobResult(name, code or 70, problem=said or "beholder run ended without a result.")
+    run = Run.load(summary, ledger)
+    try:
+        fail_on = inputs.get("FAIL_ON") or FailOn.REGRESSION
+        wanted = None if fail_on == NEVER else parse_choice(FailOn, fail_on, "fail-on")
+        baseline = find_baseline(inputs.get("BASELINE") or AUTO, folder / BASELINE_NAME, ledger, run)
+    except UsageError as error:
+        return JobResult(name, code or 2, run, str(error))
+    if baseline.run is None:
+        return JobResult(name, code, run, notice=baseline.notice)
+    try:
+        comparison = compare(baseline.run, run)
+        gate = None if wanted is None else comparison.gate(wanted)
+    except UsageError as error:  # such as no case in common: nothing is decided, which is no pass
+        return JobResult(name, code or (4 if wanted else 0), run, f"The comparison decided nothing: {error}")
+    decided = {"passed": 0, "failed": 1, "undecided": 4}[gate.status] if gate is not None else 0
+    return JobResult(name, code or decided, run, comparison=comparison, gate=gate)
+
+
+def find_worst(run: Run) -> list[Verdict]:
+    """Return the verdicts that a reader should look at, the worst first: without a score, not passed, or below a mean
+    that was missed."""
+    minimum = run.fail_under.get("score", 0) / 100 if run.missed else 0
+    bad = [
+        verdict
+        for verdict in run.verdicts()
+        if verdict.score is None or verdict.passed is False or verdict.score < minimum
+    ]
+    bad.sort(key=lambda verdict: (verdict.score is not None, verdict.score or 0.0))
+    return bad[:MAX_ANNOTATIONS]
+
+
+def format_annotation(level: str, message: str, file: str = "", title: str = "Beholder") -> str:
+    """Return a workflow command that shows a message; whatever is in it, it is one line and one command."""
+    properties = {"file": file, "title": title}
+    shown = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items() if value)
+    return f"::{level} {shown}::{_escape_data(message)}"
+
+
+def cut_markdown(text: str, limit: int, *, in_bytes: bool) -> str:
+    """Return Markdown that is at most `limit` long, cut after a line, with a sentence on what was cut."""
+    note = "\n\n*The rest is in the report.*\n"
+    size = (lambda part: len(part.encode())) if in_bytes else len
+    if size(text) <= limit:
+        return text
+    room = limit - size(note) - size("\n</details>") * (text.count("<details>") + 1)
+    kept: list[str] = []
+    for line in text.split("\n"):
+        room -= size(line) + 1
+        if room < 0:
+            break
+        kept.append(line)
+    shown = "\n".join(kept)
+    return shown + "\n</details>" * (shown.count("<details>") - shown.count("</details>")) + note
+
+
+def comment_marker(name: str) -> str:
+    """Return the invisible first line by which the comment of a suite is found again."""
+    return f"<!-- beholder {_digest(name)} -->"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _escape_data(text: str) -> str:
+    from beholder.reports.text import printable
+
+    return printable(text, lines=True).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escape_property(text: str) -> str:
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _describe_verdict(verdict: Verdict) -> str:
+    from beholder.verdicts.verdict import format_share
+
+    if verdict.score is None:
+        return f"no score: {verdict.missing_score_reason}"
+    reasons = [f"{key} {one.score:g}: {one.reason}" for key, one in verdict.criteria.items() if one.score is not None]
+    return "\n".join([f"score {format_share(verdict.score, 3, decisive=verdict.is_decisive)}", *reasons])
+
+
+def _run_markdown(run: Run) -> str:
+    written = io.BytesIO()
+    run.report(written, format="md")
+    return written.getvalue().decode()
+
+
+def _read_summary(file: Path) -> str | None:
+    """Return the id of the run in the last line that `beholder run --json` printed."""
+    for line in reversed(file.read_text("utf-8", "replace").splitlines()):
+        with suppress(ValueError, TypeError, KeyError):
+            event = json.loads(line)
+            if event["event"] == "summary":
+                return str(event["run"])
+    return None
+
+
+def _write_outputs(values: Mapping[str, str]) -> None:
+    with Path(os.environ["GITHUB_OUTPUT"]).open("a", encoding="utf-8") as file:
+        file.writelines(f"{key}={' '.join(value.splitlines())}\n" for key, value in values.items())
+
+
+def _prepare(home: Path) -> None:
+    """Make the folder of this suite, and name the caches of this branch and of the base branch.
+
+    A later run cannot overwrite a cache, so that each attempt has its own, and the newest is restored by its prefix.
+    """
+    folder = home / _digest(os.environ["NAME"])
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    event = json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_text("utf-8"))
+    base = os.environ.get("GITHUB_BASE_REF") or event.get("merge_group", {}).get("base_ref", "")
+    own = os.environ["GITHUB_REF"]
+    prefix = f"beholder-{_digest(os.environ['NAME'])}"
+    refs = {"own": own, "base": f"refs/heads/{base.removeprefix('refs/heads/')}" if base else own}
+    keys = {f"{which}-cache": f"{prefix}-{_digest(ref)}-" for which, ref in refs.items()}
+    attempt = f"{os.environ['GITHUB_RUN_ID']}-{os.environ['GITHUB_RUN_ATTEMPT']}"
+    _write_outputs({**keys, "new-cache": f"{keys['own-cache']}{attempt}", "folder": str(folder)})
+
+
+def _collect(folder: Path, code: int) -> None:
+    """Write the summary's text, the report and the outputs, and print the annotations."""
+    result = judge_result(folder, code, os.environ)
+    outputs = result.outputs()
+    (folder / "result.md").write_text(result.markdown(), "utf-8")
+    if result.run is not None:
+        report = folder / f"beholder-{result.run.id}.html"
+        outputs["report"] = str(result.run.report(report, force=True).path)
+    _write_outputs(outputs)
+    suite = os.path.join(os.environ.get("WORKING_DIRECTORY") or ".", os.environ["SUITE"])
+    for line in result.annotations(os.path.normpath(suite)):
+        print(line)
+
+
+def _publish(folder: Path, url: str) -> None:
+    """Write the job summary, and the comment for `run.sh` to post."""
+    text = (folder / "result.md").read_text("utf-8")
+    if url:
+        head, _, rest = text.partition("\n")
+        text = f"{head}\n\n[Open the report]({url})\n{rest}"
+    with Path(os.environ["GITHUB_STEP_SUMMARY"]).open("a", encoding="utf-8") as file:
+        file.write(cut_markdown(text, MAX_SUMMARY_BYTES, in_bytes=True))
+    marker = comment_marker(os.environ["NAME"])
+    comment = cut_markdown(text, MAX_COMMENT_CHARACTERS - len(marker), in_bytes=False)
+    (folder / "comment.md").write_text(f"{marker}\n{comment}", "utf-8")
+
+
+def main(arguments: list[str]) -> None:
+    """Do a step of the action: `prepare FOLDER`, `collect FOLDER CODE` or `publish FOLDER URL`."""
+    step, folder, *more = arguments
+    if step == "prepare":
+        _prepare(Path(folder))
+    elif step == "collect":
+        _collect(Path(folder), int(more[0]))
+    elif step == "publish":
+        _publish(Path(folder), more[0] if more else "")
+    else:
+        raise UsageError(f"The steps are prepare, collect and publish, not {step!r}.")
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except BeholderError as error:
+        sys.exit(format_annotation("error", str(error)))

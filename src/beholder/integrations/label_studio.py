@@ -1,0 +1,286 @@
+"""Label Studio: a blind rating project made of a run, and its JSON export as ratings of people.
+
+A project is a folder: `config.xml` (the labeling interface), `tasks.json` (or `tasks-NAME.json` for each rater) and
+`images/`. Cases and images have opaque names. The order of the tasks, and of a run of pairs the sides, are shuffled for
+each rater. Nothing has to be kept to read the answers: the names are hashes of what the ledger knows.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import random
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as Xml
+
+from beholder.api.run import Run
+from beholder.api.score import import_ratings
+from beholder.cases.case import CANDIDATES, Case
+from beholder.errors import ImageError, UsageError
+from beholder.images.source import is_remote, read_image
+from beholder.ledger.ledger import Ledger, LedgerLike
+from beholder.ledger.types import RunRecord
+from beholder.reviews.ratings import RatingsImport, load_column_names
+from beholder.reviews.sheet import ReviewSheet, build_sheet
+from beholder.reviews.votes import LEFT, OVERALL, RIGHT, winner_on
+from beholder.rubrics.brief import GIVEN, SWAPPED
+from beholder.rubrics.rubric import Criterion
+from beholder.statistics.data import ColumnKind
+
+LOCAL_FILES = "/data/local-files/?d="  # how Label Studio addresses a file of its local storage
+COMMENT = "comment"
+_ANSWERS = {"Yes": "1", "No": "0"}
+NOT_APPLICABLE = "N/A"
+_SIDES = {"Left": LEFT, "Right": RIGHT, "Tie": "tie", "Both bad": "both_bad"}
+_ENDINGS = ((b"\x89PNG", "png"), (b"\xff\xd8", "jpg"), (b"GIF8", "gif"), (b"RIFF", "webp"))
+
+
+@dataclass(frozen=True)
+class RatingControl:
+    """A control of the interface: the aspect that it rates, its kind (rating, number or choices) and its words."""
+
+    aspect: str
+    kind: str
+    title: str
+    scale: tuple[float, float] = (0, 1)
+    choices: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Return a name for the control; a hash keeps those apart that differ in punctuation only."""
+        return f"{re.sub(r'[^A-Za-z0-9]+', '_', self.aspect)}_{_digest(self.aspect)[:4]}"
+
+
+def export_project(
+    run: str | Run,
+    folder: str | Path,
+    *,
+    raters: str | Sequence[str] = (),
+    prefix: str = LOCAL_FILES,
+    ledger: LedgerLike = None,
+) -> list[Path]:
+    """Write a project for Label Studio, in which people rate the cases of a run without seeing a judge or a model.
+
+    Args:
+        run: The run: a `Run`, or its name, id, `latest` …: see `Run.load`.
+        folder: A new or empty folder.
+        raters: A file of tasks for each of them, in an order of its own; by default one for all.
+        prefix: What stands before `NAME/images/…` in the address of an image, where NAME is that of the folder.
+        ledger: The ledger of a run that is given by name.
+
+    Returns:
+        The files of tasks.
+
+    Raises:
+        UsageError: The folder is not empty, or an image cannot be read.
+    """
+    loaded = run if isinstance(run, Run) else Run.load(run, ledger)
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{str(folder)!r} is not an empty folder; name another one for the project.")
+    names = [raters] if isinstance(raters, str) else list(raters)
+    with loaded.open() as opened:
+        record = opened.run(loaded.id)
+        questions = _list_controls(opened, record)
+        cases = list(opened.cases(record.id))
+        if not cases:
+            raise UsageError(f"The run {record.id} has no verdict yet, and so no case to rate.")
+        (folder / "images").mkdir(parents=True, exist_ok=True)
+        written = []
+        for rater in names or [""]:
+            tasks = [_make_task(opened, record, case, rater, folder, prefix) for case in cases]
+            _shuffler(record.id, rater).shuffle(tasks)
+            safe = re.sub(r"[^\w-]+", "-", rater)
+            path = folder / (f"tasks-{safe}.json" if rater else "tasks.json")
+            if path in written:
+                raise UsageError(f"Two raters would have the file {path.name!r}; give them names that differ more.")
+            path.write_text(json.dumps(tasks, ensure_ascii=False, indent=1), "utf-8")
+            written.append(path)
+    keys = list(dict.fromkeys(key for task in tasks for key in task["data"]))
+    (folder / "config.xml").write_text(make_config(keys, questions), "utf-8")
+    return written
+
+
+def import_project(run: str | Run, path: str | Path, *, ledger: LedgerLike = None) -> RatingsImport:
+    """Take Label Studio's JSON export of a project as ratings of people, one review for each who labeled.
+
+    What was skipped, canceled or answered with N/A is unanswered.
+
+    Args:
+        run: The run that the project was made of.
+        path: The JSON export.
+        ledger: The ledger of a run that is given by name.
+
+    Raises:
+        UsageError: The file is no such export, or a task is not of this run. Then nothing is written.
+    """
+    loaded = run if isinstance(run, Run) else Run.load(run, ledger)
+    with loaded.open() as opened:
+        record = opened.run(loaded.id)
+        questions = {question.name: question for question in _list_controls(opened, record)}
+        known = {
+            _opaque_id(record.id, id_, order): (id_, order)
+            for id_ in opened.case_ids(record.id)
+            for order in (GIVEN, SWAPPED)
+        }
+    rows = list(_read_export(Path(path), known, questions, pairs=record.is_preference))
+    header = ("case", "rater", "aspect", *(("winner", "order") if record.is_preference else ("score",)))
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / Path(path).with_suffix(".csv").name
+        with file.open("w", newline="", encoding="utf-8") as opened_file:
+            csv.writer(opened_file).writerows([header, *rows])
+        return import_ratings(loaded, file)
+
+
+def make_config(keys: Sequence[str], questions: Sequence[RatingControl]) -> str:
+    """Return the labeling interface for tasks with these keys."""
+    view = Xml.Element("View")
+    images = [key for key in keys if key.startswith("image_")]
+    shown = Xml.SubElement(view, "View", style="display: flex; gap: 1em")
+    for key in images:
+        box = Xml.SubElement(shown, "View", style="flex: 1")
+        Xml.SubElement(box, "Header", value=key.removeprefix("image_").replace("_", " "))
+        Xml.SubElement(box, "Image", name=key, value=f"${key}", zoom="true")
+    for key in keys:
+        if key.startswith("text_"):
+            Xml.SubElement(view, "Header", value=key.removeprefix("text_").replace("_", " "))
+            Xml.SubElement(view, "Text", name=key, value=f"${key}")
+    target = images[0] if images else next(key for key in keys if key.startswith("text_"))
+    for question in questions:
+        Xml.SubElement(view, "Header", value=question.title)
+        common: dict[str, str] = {"name": question.name, "toName": target}
+        low, high = question.scale
+        if question.kind == "choices":
+            control = Xml.SubElement(view, "Choices", {**common, "choice": "single", "showInline": "true"})
+            for choice in question.choices:
+                Xml.SubElement(control, "Choice", value=choice)
+        elif question.kind == "rating":
+            Xml.SubElement(view, "Rating", {**common, "maxRating": f"{high:g}"})
+        else:
+            Xml.SubElement(view, "Number", {**common, "min": f"{low:g}", "max": f"{high:g}"})
+    Xml.SubElement(view, "TextArea", name=COMMENT, toName=target, placeholder="Anything else? (not imported)", rows="2")
+    Xml.indent(view)
+    return Xml.tostring(view, encoding="unicode") + "\n"
+
+
+def _list_controls(ledger: Ledger, record: RunRecord) -> list[RatingControl]:
+    """Return what people are asked: criteria, and their assertions where all cases have the same ones."""
+    names = load_column_names(ledger, record)
+    questions = []
+    for rubric in record.load_rubrics().values():
+        several = len(record.rubrics) > 1
+        if record.is_preference:
+            for key, title in [*((one.key, one.title or one.key) for one in rubric.criteria), (OVERALL, "Overall")]:
+                questions.append(RatingControl(key, "choices", f"{title}: which is better?", choices=tuple(_SIDES)))
+            continue
+        for criterion in rubric.criteria:
+            aspect = names((ColumnKind.CRITERION, rubric.name, criterion.key))
+            low, high = (float(end) for end in criterion.scale)
+            stars = criterion.whole and low == 1  # stars begin at one, and none given is no answer
+            title = f"{rubric.name}: " * several + _title(criterion)
+            questions.append(RatingControl(aspect, "rating" if stars else "number", title, (low, high)))
+            for assertion in criterion.with_assertion_ids().assertions if not rubric.styles else ():
+                aspect = names((ColumnKind.ASSERTION, "", assertion.id))
+                answers = (*_ANSWERS, NOT_APPLICABLE)
+                questions.append(RatingControl(aspect, "choices", assertion.text, choices=answers))
+    return questions
+
+
+def _title(criterion: Criterion) -> str:
+    low, high = criterion.scale
+    return f"{criterion.question or criterion.title or criterion.key} ({low:g} to {high:g})"
+
+
+def _make_task(
+    ledger: Ledger, record: RunRecord, case: Case, rater: str, folder: Path, prefix: str
+) -> dict[str, dict[str, str]]:
+    swapped = record.is_preference and _shuffler(record.id, rater, case.id).random() < 0.5
+    order = SWAPPED if swapped else GIVEN
+    label = _opaque_id(record.id, case.id, order)
+    verdicts = [stored.verdict for stored in ledger.stored_verdicts(record.id, case=case.id)]
+    sheet = build_sheet(record, case, verdicts, label, order)
+    data = {"case": label}
+    for key, source in _name_images(sheet, case):
+        data[key] = _copy_image(source, case, folder, prefix)
+    for name, value in sheet.fields:
+        data[f"text_{name}"] = value if isinstance(value, str) else "\n".join(value)
+    return {"data": data}
+
+
+def _name_images(sheet: ReviewSheet, case: Case) -> Iterator[tuple[str, Any]]:
+    """Yield the images of a case in their order on the screen, each with its key in the data of the task."""
+    sides = iter(("left", "right"))
+    for role in dict.fromkeys(sheet.roles):
+        sources = case.sources(role)
+        title = next(sides) if role in CANDIDATES else role
+        for number, source in enumerate(sources, start=1):
+            yield f"image_{title}" + (f"_{number}" if len(sources) > 1 else ""), source
+
+
+def _copy_image(source: Any, case: Case, folder: Path, prefix: str) -> str:
+    if isinstance(source, str) and is_remote(source):
+        raise UsageError(f"An image of {case.id!r} is at a remote address, which may tell raters what it is.")
+    try:
+        data = read_image(source)
+    except ImageError as error:
+        raise UsageError(f"An image of {case.id!r} cannot be copied into the project: {error}.") from None
+    ending = next((ending for head, ending in _ENDINGS if data.startswith(head)), "bin")
+    name = f"images/{hashlib.sha256(data).hexdigest()[:16]}.{ending}"
+    (folder / name).write_bytes(data)
+    return f"{prefix}{folder.resolve().name}/{name}"
+
+
+def _read_export(
+    path: Path, known: Mapping[str, tuple[str, str]], questions: Mapping[str, RatingControl], *, pairs: bool
+) -> Iterator[tuple[str, ...]]:
+    """Yield rows of ratings, or of votes, from a JSON export."""
+    try:
+        tasks = json.loads(path.read_text("utf-8"))
+        for task in tasks:
+            label = task["data"]["case"]
+            if label not in known:
+                raise UsageError(f"{str(path)!r} has a task {label!r} that is not of this run.")
+            case, order = known[label]
+            for annotation in task["annotations"]:
+                if annotation.get("was_cancelled"):
+                    continue
+                for result in annotation["result"]:
+                    question = questions.get(result["from_name"])
+                    value = "" if question is None else _read_value(question, result["value"], order, pairs=pairs)
+                    if question is not None and value:
+                        row = (case, _name_rater(annotation["completed_by"]), question.aspect, value)
+                        yield (*row, order) if pairs else row
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise UsageError(f"{str(path)!r} is no JSON export of Label Studio: {type(error).__name__}, {error}.") from None
+
+
+def _read_value(question: RatingControl, value: Mapping[str, Any], order: str, *, pairs: bool) -> str:
+    if question.kind == "choices":
+        choice = str(value["choices"][0])
+        return winner_on(_SIDES[choice], order) if pairs else _ANSWERS.get(choice, "")
+    return repr(float(value[question.kind]))
+
+
+def _name_rater(completed_by: object) -> str:
+    """Return who labeled: an export has their number, or with all details their address."""
+    if isinstance(completed_by, Mapping):
+        return str(completed_by.get("email") or completed_by["id"])
+    return f"rater {completed_by}"
+
+
+def _opaque_id(run: str, case: str, order: str) -> str:
+    return _digest(f"{run}\0{case}\0{order}")[:16]
+
+
+def _shuffler(*parts: str) -> random.Random:
+    return random.Random(_digest("\0".join(parts)))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,63 @@
+"""The shell completes commands, flags, and names of runs, rubrics and styles; it installs where shells look for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.reviews import edits
+
+PROGRAM = Path(sys.executable).parent / "beholder"
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BEHOLDER_")}
+    path = os.pathsep.join((str(PROGRAM.parent), kept["PATH"]))
+    return {**kept, "HOME": str(folder), "PATH": path, **more}
+
+
+def complete(shell: str, line: str, folder: Path) -> str:
+    """What Beholder answers to the completion script of a shell."""
+    words = {"_TYPER_COMPLETE_ARGS": line, "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
+    words |= {"_TYPER_COMPLETE_FISH_ACTION": "get-args", "_BEHOLDER_COMPLETE": f"complete_{shell}"}
+    done = subprocess.run(
+        [PROGRAM], cwd=folder, env=environment(folder, **words), capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_names_are_completed(shell: str, tmp_path: Path) -> None:
+    assert "edit-preservation" in complete(shell, "beholder judge edit-", tmp_path)
+    assert "latest" not in complete(shell, "beholder show ", tmp_path), "there is no ledger"
+    edits(tmp_path / "beholder.db").close()
+    found = complete(shell, "beholder show ", tmp_path)
+    assert "latest" in found
+    assert "r1" in found
+    assert "r1" in complete(shell, "beholder compare latest ", tmp_path)
+
+
+def test_styles_and_commands_are_completed(tmp_path: Path) -> None:
+    assert complete("bash", "beholder styles show Ani", tmp_path).split() == ["Anime"]
+    assert "report" in complete("bash", "beholder re", tmp_path).split()
+    assert "edit" in complete("bash", "beholder run --rubric edi", tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_bash_itself_completes(tmp_path: Path) -> None:
+    subprocess.run(["bash", "-c", "beholder --install-completion; true"], env=environment(tmp_path), check=True)
+    [script] = (tmp_path / ".bash_completions").iterdir()
+    assert str(script) in (tmp_path / ".bashrc").read_text()
+    words = f"""
+        source {script}
+        COMP_WORDS=(beholder judge restyle-c) COMP_CWORD=2
+        _beholder_completion beholder
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", words], env=environment(tmp_path), capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["restyle-confidence"]
