@@ -62,10 +62,11 @@ def _install_packages(folder: Path, requirements: tuple[str, ...]) -> None:
     python = folder / "bin" / "python"
     paths = {"base": str(folder), "platbase": str(folder)}
     own = Path(sysconfig.get_path("purelib", "venv", paths))
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     _run(*pip, "--no-deps", "-e", ROOT)
     # What ends in .pth is read in the order of names, and what it names comes behind the environment's own packages.
-    (own / "zz-packages-of-the-tests.pth").write_text(sysconfig.get_path("purelib") + "\n", "utf-8")
+    others = [path for path in sys.path if Path(path).name == "site-packages"]  # several where one names another
+    (own / "zz-packages-of-the-tests.pth").write_text("\n".join(others) + "\n", "utf-8")
     if requirements:
         _run(*pip, *requirements)
 
