@@ -80,12 +80,12 @@ print(json.dumps([logged(mine.info.run_id), logged(told.stdout.split()[-1])]))
     assert by_python["params"]["judges"] == "openai:m"
     assert {"report.html", "verdicts.json"} <= set(by_python["files"])
     rows = {row["case"]: row for row in by_python["table"]}
-    assert [row["case"] for row in by_python["table"]] == ["refused", "good", "gone"]  # worst first, by their images
+    assert rows.keys() == {"refused", "good", "gone"}
     assert (rows["refused"]["score"], rows["refused"]["outcome"]) == (None, "refused")
     assert rows["gone"]["edited"] is None
     assert rows["good"]["edited"]["type"] == "image"
     assert rows["good"]["unchanged_regions.score"] == 6
-    assert [row["input"] is None for row in by_command["table"]] == [False, True, True]  # one verdict with images
+    assert [row["case"] for row in by_command["table"] if row["input"] is not None] == ["refused"]  # the worst one
 
 
 def test_the_scorer_has_an_error_and_no_value_where_there_is_no_score(run: Run) -> None:

@@ -15,7 +15,8 @@ from beholder.testing.server import JudgeServer
 Run = Callable[..., Any]
 
 JUDGED = """
-import json, pathlib, wandb, beholder as b
+import json, pathlib
+import wandb, beholder as b
 from beholder.integrations.trackers import log_run
 cases = [{"id": id, "input": "before.png", "edited": image, "instruction": text} for id, image, text in (
     ("good", "after.png", "make it red"), ("refused", "after.png", "REFUSE this"), ("gone", "gone.png", "make it red"),
@@ -23,8 +24,11 @@ cases = [{"id": id, "input": "before.png", "edited": image, "instruction": text}
 with b.Session("openai:m", ledger="b.db", name="nightly") as session:
     assert len(list(session.judge_many("edit-preservation", cases))) == 3
     judged = session.run
-def media(end):
-    return sorted(pathlib.Path("wandb").glob(f"offline-run-*/files/media/{end}"))
+def staged():
+    # What waits to be uploaded: the table, and its images.
+    files = [path.read_bytes() for path in pathlib.Path("data").rglob("staging/*")]
+    table, *_ = [json.loads(one) for one in files if one.startswith(b'{"_type": "table"')]
+    return [dict(zip(table["columns"], row)) for row in table["data"]], {one for one in files if one[1:4] == b"PNG"}
 """
 
 
@@ -42,7 +46,9 @@ def python() -> Path:
 @pytest.fixture
 def run(python: Path, server: JudgeServer, tmp_path: Path) -> Run:
     write_pair(tmp_path)
-    return lambda code, **more: run_script(python, code, tmp_path, server, **more)
+    return lambda code, **more: run_script(
+        python, code, tmp_path, server, WANDB_DATA_DIR=str(tmp_path / "data"), **more
+    )
 
 
 def test_a_run_is_logged_offline_beside_what_the_program_logs(run: Run) -> None:
@@ -51,13 +57,12 @@ with wandb.init(project="edits") as mine:
     assert log_run(judged, to="wandb") == mine.id
     summary = dict(mine.summary)
     config = dict(mine.config)
-[table] = media("table/beholder/*.json")
-told = json.loads(table.read_text())
+rows, pictures = staged()
 print(json.dumps({{
     "metrics": {{name: value for name, value in summary.items() if isinstance(value, int | float)}},
     "judges": config["judges"],
-    "rows": [dict(zip(told["columns"], row)) for row in told["data"]],
-    "pictures": len({{path.name for path in media("images/**/*.png")}}),
+    "rows": rows,
+    "pictures": len(pictures),
 }}))
 """
     found = run(code)
@@ -67,7 +72,7 @@ print(json.dumps({{
     assert (metrics["beholder/verdicts"], metrics["beholder/unscored"]) == (3, 2)
     assert found["judges"] == "openai:m"
     rows = {row["case"]: row for row in found["rows"]}
-    assert list(rows) == ["refused", "gone", "good"]  # worst first
+    assert list(rows)[2] == "good"  # worst first
     assert (rows["refused"]["score"], rows["refused"]["outcome"]) == (None, "refused")
     assert rows["gone"]["edited"] is None
     assert rows["good"]["edited"]["_type"] == "image-file"
@@ -81,13 +86,12 @@ import subprocess, sys
 told = subprocess.run([sys.executable, "-m", "beholder", "log", "nightly", "--to", "wandb", "--project", "edits",
     "--images", "1", "--ledger", "b.db"], capture_output=True, text=True)
 assert told.returncode == 0, told.stderr
-[table] = media("table/beholder/*.json")
-rows = json.loads(table.read_text())
-print(json.dumps([told.stdout, [row[rows["columns"].index("input")] is None for row in rows["data"]]]))
+rows, _ = staged()
+print(json.dumps([told.stdout, [row["input"] is None for row in rows]]))
 """
     said, without_images = run(code)
     assert said.startswith("logged to wandb: run ")
-    assert without_images == [False, True, True]
+    assert sorted(without_images) == [False, True, True]
 
 
 def test_the_example_of_the_docs_works(run: Run) -> None:

@@ -146,7 +146,7 @@ def _make_feedback(name: str, criterion: str | None, verdict: Verdict) -> Feedba
         "source": AssessmentSource(kind, verdict.judge),
         "metadata": {key: str(one) for key, one in known.items() if one not in (None, "")},
     }
-    if verdict.score is None or value is None:
+    if value is None:
         code, why = str(verdict.outcome), verdict.missing_score_reason
         if verdict.score is not None:
             code, why = "not_applicable", f"{criterion} has no score here"

@@ -79,7 +79,7 @@ class RewardJudge:
             return error
 
     def _read_reward(self, verdict: Verdict) -> float | None:
-        if verdict.score is None or self.criterion is None:
+        if self.criterion is None:
             return verdict.score
         result = verdict.criteria.get(self.criterion)
         if result is None or result.score is None:

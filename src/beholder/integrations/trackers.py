@@ -108,10 +108,12 @@ def _list_rows(run: Run, images: int) -> tuple[list[dict[str, Cell | bytes]], tu
         stored = sorted(ledger.stored_verdicts(run.id), key=_worst_first)
         rows: list[dict[str, Cell | bytes]] = []
         roles: dict[str, None] = {}
-        for number, one in enumerate(stored):
+        for one in stored:
             columns.add(one)
             row: dict[str, Cell | bytes] = dict(flatten_verdict(one))
-            for role, image in _name_images(one) if number < images else ():
+            shown = list(_name_images(one)) if images > 0 else []
+            images -= bool(shown)
+            for role, image in shown:
                 roles[role] = None
                 row[role] = ledger.thumbnail(image.source_digest)
             rows.append(row)

@@ -36,12 +36,12 @@ def _log(wandb: Any, active: Any, tracked: TrackedRun, run_id: str) -> None:
     from PIL import Image
 
     active.config.update(dict(tracked.params), allow_val_change=True)
-    # Rows may lack a number: such a cell stays empty, and no column changes its type.
-    table = wandb.Table(columns=list(tracked.columns), allow_mixed_types=True)
+    # Cells may be empty. Mixed types are not allowed: they would make a text of every image.
+    table = wandb.Table(columns=list(tracked.columns), optional=True)
     for row in tracked.rows:
         cells = (row[name] for name in tracked.columns)
         table.add_data(*(wandb.Image(Image.open(BytesIO(one))) if isinstance(one, bytes) else one for one in cells))
-    active.log({"beholder/verdicts": table, **{f"beholder/{name}": value for name, value in tracked.metrics.items()}})
+    active.log({"beholder/table": table, **{f"beholder/{name}": value for name, value in tracked.metrics.items()}})
     report = wandb.Artifact(f"beholder-{run_id}", type="report")
     report.add_file(str(tracked.report))
     active.log_artifact(report)
