@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from beholder.api.arena import agree_arena, derive_votes, fit_arena, read_votes
     from beholder.api.arena_run import Arena, run_arena, show_arena
     from beholder.api.async_session import AsyncSession
+    from beholder.api.best_of import BestOf, best_of
     from beholder.api.calibration import CalibrationResult, Estimate, calibrate, estimate
     from beholder.api.checks import Check, CheckList, Measurements, doctor, measure
     from beholder.api.exam import ExamReport, qualify
@@ -213,6 +214,8 @@ _HOMES = {
     "derive_votes": "api.arena",
     "fit_arena": "api.arena",
     "read_votes": "api.arena",
+    "BestOf": "api.best_of",
+    "best_of": "api.best_of",
 }
 
 __all__ = [
@@ -225,6 +228,7 @@ __all__ = [
     "AspectEstimate",
     "AsyncSession",
     "BeholderError",
+    "BestOf",
     "Brief",
     "CalibrationChoice",
     "CalibrationResult",
@@ -301,6 +305,7 @@ __all__ = [
     "add_observer",
     "agree",
     "agree_arena",
+    "best_of",
     "build_demo",
     "calibrate",
     "check_rubric",

@@ -13,6 +13,7 @@ import typer
 import beholder
 from beholder.cli.app import app
 from beholder.integrations.mcp import serve
+from beholder.integrations.trackers import log_run
 from beholder.runs.suite_file import KEYS_OF_FLAGS, JudgeEntry, Limits, SuiteFile
 
 GUIDE = Path(beholder.__file__).parents[2] / "docs" / "api.md"
@@ -36,6 +37,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., object], set[str]]] = {
     "history": (beholder.history, set()),
     "report": (beholder.Run.report, set()),
     "export": (beholder.Run.export, set()),
+    "log": (log_run, set()),
     "view": (beholder.view, set()),
     "demo": (beholder.build_demo, set()),
     "init": (beholder.init, set()),

@@ -26,7 +26,16 @@ FILES = [
     *("RubricCheck", "build_demo", "check_rubric", "init", "list_rubrics", "list_styles", "new_rubric"),
     *("show_rubric", "view"),
 ]
-FUNCTIONS = ["judge", "judge_async", "judge_from", "judge_rubrics", "judge_rubrics_async", "make_briefs"]
+FUNCTIONS = [
+    "BestOf",
+    "best_of",
+    "judge",
+    "judge_async",
+    "judge_from",
+    "judge_rubrics",
+    "judge_rubrics_async",
+    "make_briefs",
+]
 RUNS = [
     "Check",
     "ExamReport",

@@ -160,6 +160,7 @@ class AsyncSession:
             calibration=self._calibration,
             reserve=limits.reserve,
             release=self._run.release if self._run is not None and options.cache else None,
+            run_id=run_id if self._run is not None else "",
         )
         self._window = setup.concurrency + math.ceil(setup.concurrency * PREPARE_AHEAD)
         self._slots = asyncio.Semaphore(self._window)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from decimal import Decimal
 
+    import datasets
     import pandas
     import polars
 
@@ -341,6 +342,25 @@ class Run:
                 file.writelines(csv_lines(lambda: self._stored(ledger)))
             else:
                 file.writelines(json_lines(self._stored(ledger)))
+
+    def to_dataset(self, *, images: bool = True) -> datasets.Dataset:
+        """Return the verdicts as a dataset of Hugging Face, in memory, a row for each in the order of the cases.
+
+        Its columns are the images by their roles, as `Image` features; the texts of the case by name; and those of
+        `export`: `case`, groups, `outcome`, `score`, criteria as `KEY.score`. A score that is missing is null, and
+        `outcome` and `detail` say why. So the rows can be judged again: `run(cases=dataset)`.
+
+        Args:
+            images: Whether the images come along: the file as it was judged, or where it is gone or has changed, the
+                small copy that the ledger has of it, if there is one.
+
+        Raises:
+            SetupError: `datasets` is not installed.
+        """
+        from beholder.api.dataset import make_dataset
+
+        with self.open() as ledger:
+            return make_dataset(ledger, self.id, self._stored(ledger), images=images)
 
     def report(
         self,

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from beholder.cli import arena, calibrate, checks, integrations, judge, rubrics, run, runs, show
+from beholder.cli.integrations import log
 from beholder.cli.judge import score
 from beholder.cli.rubrics import demo, styles_app
 from beholder.cli.run import collect, init, plan
@@ -41,6 +42,7 @@ app.add_typer(ledger_app, name="ledger")
 app.command("show")(show.show)
 app.command("export")(export)
 app.command("report")(report)
+app.command("log")(log)
 app.command("view")(view)
 app.add_typer(ratings_app, name="ratings")
 app.command("agree")(agree)

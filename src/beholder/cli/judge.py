@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cli.options import AnywayOption, CalibrationFile, FeaturesFile, complete_rubrics
+from beholder.cli.options import (
+    AnywayOption,
+    CalibrationFile,
+    FeaturesFile,
+    OtelOption,
+    complete_rubrics,
+    configure_telemetry,
+)
 from beholder.errors import CaseError, UsageError
 from beholder.reports.text import print_text, printable
 
@@ -68,6 +75,7 @@ def judge(
     audit: Annotated[bool, typer.Option(help="Check a model's words against the pixels.")] = True,
     calibration: CalibrationFile = None,
     id_: Annotated[str | None, typer.Option("--id", help="The case's id; the judge never sees it.")] = None,
+    otel: OtelOption = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print the brief; ask nobody.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Show passed assertions on the card too.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print verdicts as JSON, one a line.")] = False,
@@ -131,6 +139,7 @@ def judge(
             else:
                 print_brief(brief)
         return
+    configure_telemetry(otel)
     names = judge or [INSTRUMENTS]
     check_model_options(names, options, lambda name: f"--{FLAG_NAMES.get(name, name).replace('_', '-')}")
     # Before the judges are made: an error in the case comes before one about a missing key.

@@ -344,3 +344,14 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite a file tha
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=f"A{RUN_HELP[1:]}", autocompletion=complete_runs)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+OtelOption = Annotated[
+    bool, typer.Option("--otel", help="Send OpenTelemetry spans and events, as the OTEL_… variables say.")
+]
+
+
+def configure_telemetry(wanted: bool) -> None:
+    """Do what `--otel` asks for."""
+    if wanted:
+        from beholder.integrations.otel import configure
+
+        configure()

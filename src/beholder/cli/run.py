@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cli.options import with_suite
+from beholder.cli.options import OtelOption, configure_telemetry, with_suite
 from beholder.runs import FIRST_POLL_S
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def run(
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid cases.")] = False,
     batch: Annotated[bool, typer.Option("--batch", help="By the provider's batch API: half price, in a day.")] = False,
     of: Annotated[str, typer.Option("--run", help="Resume this run, though its files were moved or touched.")] = "",
+    otel: OtelOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Lines of JSON: progress, then the summary.")] = False,
 ) -> None:
@@ -47,6 +48,8 @@ def run(
     """
     from beholder.api.execute import run as run_suite
     from beholder.cli.output import RunOutput
+
+    configure_telemetry(otel)
 
     def announce(suite_run: SuiteRun) -> None:
         if suite_run.checked.problem_count and not json_:

@@ -18,7 +18,9 @@ import logging
 import random as randomness
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, get_args
 
@@ -31,6 +33,7 @@ from beholder.rubrics.brief import Brief, TextBlock
 from beholder.verdicts.answer import Answer, Turn, Usage
 
 if TYPE_CHECKING:
+    from beholder.cases.case import Case
     from beholder.providers.batch import BatchApi
     from beholder.verdicts.verdict import Verdict
 
@@ -181,6 +184,32 @@ class CallObserver(Protocol):
 
     def on_verdict(self, verdict: Verdict) -> None:
         """A case has its verdict, from new answers or stored ones; it is not in the ledger yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseContext:
+    """What is being judged where an observer is called; `run` is the run's id, empty where there is no ledger."""
+
+    case: Case
+    run: str
+
+
+_case_context: ContextVar[CaseContext | None] = ContextVar("beholder_case", default=None)
+
+
+def current_case() -> CaseContext | None:
+    """Return the case that is being judged in this context, for observers; `None` elsewhere."""
+    return _case_context.get()
+
+
+@contextmanager
+def in_case_context(case: Case, run: str) -> Iterator[None]:
+    """Let observers find the case that is judged by the body."""
+    token = _case_context.set(CaseContext(case, run))
+    try:
+        yield
+    finally:
+        _case_context.reset(token)
 
 
 _observers: tuple[CallObserver, ...] = ()

@@ -17,7 +17,7 @@ from beholder.judges.audit import AuditPlan, Examination, apply_audit, plan_audi
 from beholder.judges.base import Judge, ReserveCall, capabilities_of, identity_for_brief, reserve_nothing
 from beholder.judges.conversation import Conversation
 from beholder.ledger.types import AnswerKey, Entry
-from beholder.providers.base import notify_observers
+from beholder.providers.base import in_case_context, notify_observers
 from beholder.rubrics.brief import Brief, Composer
 from beholder.rubrics.rubric import PROBED_ROLES, Rubric
 from beholder.runs.cache import AnswerLookup, digest_identity, make_stored_answer, restore_answer
@@ -53,6 +53,7 @@ class CaseJudge:
         calibration: With it a verdict also says how people would rate.
         reserve: By `id` of a judge, what reserves the cost of each call; a judge that is not in it costs nothing.
         on_failure: Called as soon as a judge fails for good (see `judge`), while others may still be answering.
+        run_id: For observers; empty without a ledger.
     """
 
     judges: Sequence[Judge]
@@ -67,6 +68,7 @@ class CaseJudge:
     reserve: Mapping[int, ReserveCall] = field(default_factory=dict)
     release: Callable[[Sequence[AnswerKey]], None] | None = None
     on_failure: Callable[[Exception], None] | None = None
+    run_id: str = ""
 
     async def judge(self, composer: Composer, case: Case) -> Entry:
         """Judge one case by one rubric, and notify the observers.
@@ -85,6 +87,10 @@ class CaseJudge:
             Waiting: Some answers come later (by batch); all judges were asked. Or `look_up` was stopped, and none was.
                 Every other failure is an outcome.
         """
+        with in_case_context(case, self.run_id):
+            return await self._judge(composer, case)
+
+    async def _judge(self, composer: Composer, case: Case) -> Entry:
         rubric = composer.rubric_for(case)
         header = VerdictHeader(case.id, rubric, describe_judges(self.judges, self.samples))
         try:

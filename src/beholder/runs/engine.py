@@ -113,6 +113,7 @@ class RunSettings:
             audit=self.audit,
             calibration=self.calibration,
             reserve=reserve,
+            run_id=self.run_id,
         )
 
 

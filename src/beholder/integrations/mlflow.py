@@ -1,0 +1,171 @@
+"""MLflow: log a run, and a scorer for `mlflow.genai.evaluate`. A missing score is an error there, and never a zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from beholder.api.options import Judges, Options, OptionsLike, RubricLike
+from beholder.api.run import Run
+from beholder.api.session import Session
+from beholder.errors import SetupError, UsageError
+from beholder.integrations.inputs import choose_output, find_inputs
+from beholder.integrations.trackers import MAX_PICTURED, TrackedRun, collect_run
+from beholder.judges.base import INSTRUMENTS
+from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.verdict import Verdict, round_half_up
+
+if TYPE_CHECKING:
+    from mlflow.entities import Feedback
+    from mlflow.genai.scorers import Scorer
+
+
+def log_run(run: Run, *, project: str | None = None, images: int = MAX_PICTURED) -> str:
+    """Log a run of Beholder as a run of MLflow: metrics, params, the table `verdicts.json` and the report.
+
+    It goes into the active run of MLflow, or where there is none into a new one of the same name. See
+    `beholder.integrations.trackers.log_run` for the arguments; `project` is the experiment.
+    """
+    mlflow = _import_mlflow()
+    try:
+        import pandas  # noqa: F401  # tables need it, and mlflow-skinny does not bring it
+    except ImportError:
+        raise SetupError("MLflow needs pandas for tables: pip install 'beholder[mlflow]'.") from None
+    with collect_run(run, images) as tracked:
+        if project is not None:
+            mlflow.set_experiment(project)
+        active = mlflow.active_run()
+        if active is not None:
+            _log(mlflow, tracked)
+            return str(active.info.run_id)
+        with mlflow.start_run(run_name=run.name, description=f"Beholder run {run.id}") as started:
+            _log(mlflow, tracked)
+            return str(started.info.run_id)
+
+
+def _log(mlflow: Any, tracked: TrackedRun) -> None:
+    from PIL import Image
+
+    def show(cell: object) -> object:
+        return mlflow.Image(Image.open(BytesIO(cell))) if isinstance(cell, bytes) else cell
+
+    mlflow.log_params(tracked.params)
+    mlflow.log_metrics(tracked.metrics)
+    # A column of a table that is logged at once has images only, or none; what is logged later is appended.
+    parts: dict[tuple[bool, ...], list[Mapping[str, object]]] = {}
+    for row in tracked.rows:
+        parts.setdefault(tuple(row[role] is None for role in tracked.image_columns), []).append(row)
+    for rows in parts.values():
+        mlflow.log_table({name: [show(row[name]) for row in rows] for name in tracked.columns}, "verdicts.json")
+    mlflow.log_artifact(str(tracked.report))
+
+
+def scorer(
+    rubric: RubricLike,
+    *,
+    judge: Judges = None,
+    criterion: str | None = None,
+    threshold: float | None = None,
+    output: str | None = None,
+    name: str | None = None,
+    session: Session | None = None,
+    ledger: str | None = None,
+    budget: float | Decimal | None = None,
+    samples: int = 1,
+    options: OptionsLike = None,
+) -> Scorer:
+    """Return a scorer for `mlflow.genai.evaluate(data=…, scorers=[…])`.
+
+    The images and texts that the rubric declares are taken by their names from `outputs`, `inputs` and `expectations`
+    of a row, whichever has them first. Where `outputs` is no mapping, it is the image or text `output`.
+
+    Args:
+        rubric: A rubric, or its name, folder or YAML file.
+        judge: Who judges; by default the instruments. With `budget`, `samples`, `ledger` and `options` as in `Session`.
+        criterion: The value is the score of this criterion, on its own scale, and not the score of the verdict (0–1).
+        threshold: The value from which `result.passed` counts a row as passed.
+        output: What `outputs` is; by default the one thing that the rubric needs and `inputs` lacks.
+        name: The name of the feedback; by default that of the rubric, and of the criterion if there is one.
+        session: In place of `judge` and what goes with it, a session of yours, so that several scorers share its
+            answers.
+
+    Raises:
+        UsageError: The rubric has no such criterion, or `session` was given together with what it replaces.
+        SetupError: MLflow is not installed, or the judge cannot be asked.
+    """
+    _import_mlflow()
+    from mlflow.genai.scorers import scorer as decorate
+
+    [loaded, *more] = Options.of(options).load_rubrics(rubric)
+    if more:
+        raise UsageError(f"A scorer has one rubric: {', '.join(one.name for one in (loaded, *more))} are several.")
+    keys = [one.key for one in loaded.criteria]
+    if criterion is not None and criterion not in keys:
+        raise UsageError(f"The rubric {loaded.name} has no criterion {criterion!r}; it has {', '.join(keys)}.")
+    if session is not None and (judge, ledger, budget, samples, options) != (None, None, None, 1, None):
+        raise UsageError("A session has its own judge, ledger, budget, samples and options; give either it or them.")
+    asked = session or Session(judge, ledger=ledger, budget=budget, samples=samples, options=options)
+    called = name or ".".join([loaded.name, *([criterion] if criterion else [])])
+
+    def score(inputs: Any = None, outputs: Any = None, expectations: Any = None) -> Feedback:
+        found = _find_inputs(loaded, output, inputs, outputs, expectations)
+        return _make_feedback(called, criterion, asked.judge(loaded, **found))
+
+    passes: dict[str, Callable[[Any], bool]] = {}
+    if threshold is not None:
+        passes["pass_if"] = lambda value: value >= threshold
+    made: Scorer = decorate(score, name=called, description=f"Beholder, {loaded.name}", **passes)
+    return made
+
+
+def _find_inputs(rubric: Rubric, output: str | None, inputs: Any, outputs: Any, expectations: Any) -> dict[str, object]:
+    """Return the images and texts of a row by the names that the rubric declares. Raises `UsageError`."""
+    found = find_inputs(rubric, (expectations, inputs, outputs))
+    if outputs is None or isinstance(outputs, Mapping):
+        return found
+    return {**found, choose_output(rubric, output, found, f"scorer({rubric.name!r}, output=…)"): outputs}
+
+
+def _make_feedback(name: str, criterion: str | None, verdict: Verdict) -> Feedback:
+    from mlflow.entities import AssessmentError, AssessmentSource, Feedback
+
+    kind = "CODE" if verdict.judge == INSTRUMENTS else "LLM_JUDGE"
+    result = verdict.criteria.get(criterion) if criterion else None
+    value = result.score if result is not None else (None if criterion else verdict.score)
+    known: dict[str, object] = {
+        "beholder.outcome": verdict.outcome,
+        "beholder.case": verdict.case,
+        "beholder.rubric_version": verdict.rubric_version,
+        "beholder.brief_digest": verdict.brief_digest,
+        "beholder.cost_usd": verdict.cost_usd,
+        **{key: one.score for key, one in verdict.criteria.items()},
+    }
+    said: dict[str, Any] = {
+        "source": AssessmentSource(kind, verdict.judge),
+        "metadata": {key: str(one) for key, one in known.items() if one not in (None, "")},
+    }
+    if value is None:
+        code, why = str(verdict.outcome), verdict.missing_score_reason
+        if verdict.score is not None:
+            code, why = "not_applicable", f"{criterion} has no score here"
+        return Feedback(name, error=AssessmentError(error_code=code, error_message=why), **said)
+    return Feedback(name, value=value, rationale=_explain(verdict, criterion), **said)
+
+
+def _explain(verdict: Verdict, criterion: str | None) -> str:
+    lines = [
+        f"{key} {round_half_up(one.score)} of {one.scale[1]}: {one.reason}".rstrip(": ")
+        for key, one in verdict.criteria.items()
+        if one.score is not None and criterion in (None, key)
+    ]
+    return "\n".join([*([verdict.assessment] if verdict.assessment and criterion is None else []), *lines])
+
+
+def _import_mlflow() -> Any:
+    try:
+        import mlflow
+    except ImportError:
+        raise SetupError("MLflow is not installed: pip install 'beholder[mlflow]'.") from None
+    return mlflow

@@ -1,0 +1,181 @@
+"""Reward functions for TRL and Flow-GRPO, called as their trainers call them (trl 1.16.0, `_calculate_rewards`): a
+missing score is `None` or NaN, and never 0. The trainers themselves need torch and are not installed here."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.host_scripts import answer_or_refuse
+
+import beholder
+from beholder.integrations.flow_grpo import make_score
+from beholder.integrations.trl import reward
+from beholder.testing.base import Received, Reply
+from beholder.testing.server import JudgeServer
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "demo"
+PIXELS = np.random.default_rng(1).integers(0, 255, (4, 32, 32, 3), np.uint8)
+SCORE = pytest.approx(5 / 6)
+
+
+@pytest.fixture
+def server() -> Iterator[JudgeServer]:
+    with JudgeServer(answer_or_refuse, keyless=True) as server:
+        yield server
+
+
+@pytest.fixture
+def session(server: JudgeServer) -> Iterator[beholder.Session]:
+    with beholder.Session("openai:m", options={"base_url": server.openai_url}) as session:
+        yield session
+
+
+def call_as_trl(
+    function: Any, completions: list[Any], **columns: list[Any]
+) -> tuple[list[float | None], dict[str, Any]]:
+    """Call a reward function with everything that `GRPOTrainer` hands over; returns also what was logged."""
+    logged: dict[str, Any] = {}
+    rewards = function(
+        prompts=["describe it"] * len(completions),
+        completions=completions,
+        completion_ids=[[1, 2]] * len(completions),
+        trainer_state=object(),
+        log_extra=lambda column, values: None,
+        log_metric=logged.__setitem__,
+        **columns,
+    )
+    return rewards, logged
+
+
+class TestTrl:
+    COLUMNS = ("input", "edited")
+
+    def test_a_completion_is_what_the_rubric_needs_besides(self, session: beholder.Session) -> None:
+        function = reward("edit-preservation", session=session)
+        images = {name: [PIXELS[0]] * 3 for name in self.COLUMNS}
+        told = [{"role": "assistant", "content": "make it blue"}]
+        parts = [{"role": "assistant", "content": [{"type": "text", "text": "make it green"}]}]
+        rewards, logged = call_as_trl(function, ["make it red", told, parts], **images)
+        assert rewards == [SCORE, SCORE, SCORE]
+        assert logged == {"beholder/unscored": 0}
+        assert function.__name__ == "beholder_edit-preservation"
+
+    def test_a_missing_score_is_none(self, session: beholder.Session) -> None:
+        images = {name: [PIXELS[0]] * 2 for name in self.COLUMNS}
+        rewards, logged = call_as_trl(reward("edit-preservation", session=session), ["REFUSE", "red"], **images)
+        assert rewards == [None, SCORE]
+        assert logged == {"beholder/unscored": 0.5}
+
+    def test_a_missing_image_is_none(self, session: beholder.Session) -> None:
+        images = {"input": ["gone.png", PIXELS[0]], "edited": [PIXELS[0]] * 2}
+        rewards, _ = call_as_trl(reward("edit-preservation", session=session), ["red", "red"], **images)
+        assert rewards == [None, SCORE]
+
+    def test_beyond_the_budget_is_none(self, server: JudgeServer) -> None:
+        options = {"base_url": server.openai_url, "price": {"input": 1, "output": 1}}
+        function = reward("edit-preservation", judge="openai:m", budget=1e-9, options=options)
+        assert call_as_trl(function, ["red"], input=[PIXELS[0]], edited=[PIXELS[0]])[0] == [None]
+
+    def test_columns_may_have_other_names(self, session: beholder.Session) -> None:
+        names = {"input": "photo", "edited": "made"}
+        function = reward("edit-preservation", session=session, columns=names)
+        assert call_as_trl(function, ["red"], photo=[PIXELS[0]], made=[PIXELS[1]])[0] == [SCORE]
+
+    def test_a_criterion_is_brought_to_one(self, session: beholder.Session) -> None:
+        function = reward("edit-preservation", session=session, criterion="unchanged_regions")
+        assert call_as_trl(function, ["red"], input=[PIXELS[0]], edited=[PIXELS[1]])[0] == [SCORE]  # 6 of 1 to 7
+
+    def test_a_step_is_asked_at_once(self, server: JudgeServer, session: beholder.Session) -> None:
+        images = {name: [PIXELS[0]] * 16 for name in self.COLUMNS}
+        rewards, _ = call_as_trl(
+            reward("edit-preservation", session=session), [f"make it {number}" for number in range(16)], **images
+        )
+        assert rewards == [SCORE] * 16
+        assert len(server.received) == 16
+
+    def test_wrong_use_is_a_sentence(self, session: beholder.Session) -> None:
+        with pytest.raises(beholder.UsageError, match="no input 'beauty'"):
+            reward("edit-preservation", columns={"beauty": "x"})
+        with pytest.raises(beholder.UsageError, match="are several"):
+            reward("edit")
+        with pytest.raises(beholder.UsageError, match="no column 'photo'"):
+            call_as_trl(reward("edit-preservation", session=session, columns={"input": "photo"}), ["red"])
+        with pytest.raises(beholder.UsageError, match="output="):
+            call_as_trl(reward("edit-preservation", session=session), ["red"])
+
+
+class TestFlowGrpo:
+    def test_a_batch_of_either_layout_is_scored(self, session: beholder.Session) -> None:
+        score = make_score("edit-preservation", session=session)("cpu")
+        metadata = [{"input": PIXELS[0]}] * 4
+        prompts = [f"make it {number}" for number in range(4)]
+        floats = PIXELS.transpose(0, 3, 1, 2).astype(np.float32) / 255
+        assert score(PIXELS, prompts, metadata) == ([SCORE] * 4, {})
+        assert score(floats, prompts, metadata) == ([SCORE] * 4, {})
+
+    def test_both_layouts_are_the_same_pixels(self, server: JudgeServer, session: beholder.Session) -> None:
+        score = make_score("edit-preservation", session=session)("cpu")
+        score(PIXELS[:1], ["red"], [{"input": PIXELS[1]}])
+        score(PIXELS[:1].transpose(0, 3, 1, 2), ["red"], [{"input": PIXELS[1]}])
+        assert len(server.received) == 1  # the second time from the session's answers
+
+    def test_a_missing_score_is_nan(self, session: beholder.Session) -> None:
+        score = make_score("edit-preservation", session=session)("cpu")
+        rewards, _ = score(
+            PIXELS[:3], ["red", "REFUSE", "red"], [{"input": one} for one in (PIXELS[0], PIXELS[0], "gone")]
+        )
+        assert rewards[0] == SCORE
+        assert [math.isnan(one) for one in rewards] == [False, True, True]
+
+    def test_an_output_that_is_no_image_is_nan_unless_all_are(
+        self, session: beholder.Session, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        score = make_score("edit-preservation", session=session)("cpu")
+        images = np.stack([np.full((3, 8, 8), math.nan), np.full((3, 8, 8), 0.5)])
+        rewards, _ = score(images, ["red", "red"], [{"input": PIXELS[0]}] * 2)
+        assert [math.isnan(one) for one in rewards] == [True, False]
+        assert "not finite" in caplog.text
+        with pytest.raises(beholder.CaseError, match="not finite"):
+            score(images[:1], ["red"], [{"input": PIXELS[0]}])
+
+    def test_instruments_cost_nothing_and_abstain_rather_than_guess(self) -> None:
+        score = make_score("edit-preservation")("cpu")
+        smooth = np.kron(PIXELS[0, :8, :8], np.ones((16, 16, 1), np.uint8))
+        (same, darker), _ = score([smooth, smooth // 2], ["nothing"] * 2, [{"input": smooth}] * 2)
+        assert same == 1
+        assert math.isnan(darker)
+
+    def test_a_criterion_that_was_measured_counts_where_the_whole_was_not(self) -> None:
+        before, after = (Image.open(EXAMPLES / f"{name}.png") for name in ("before", "after"))
+        metadata = [{"input": before}] * 2
+        whole = make_score("edit-preservation")("cpu")([before, after], ["improve it"] * 2, metadata)[0]
+        one = make_score("edit-preservation", criterion="unchanged_regions")("cpu")
+        (same, edited), _ = one([before, after], ["improve it"] * 2, metadata)
+        assert math.isnan(whole[1])
+        assert same == 1
+        assert 0 < edited < 1
+
+    def test_wrong_use_is_a_sentence(self, session: beholder.Session) -> None:
+        with pytest.raises(beholder.UsageError, match="no input 'words'"):
+            make_score("edit-preservation", prompt="words")
+        with pytest.raises(beholder.UsageError, match="output="):
+            make_score("edit-preservation", session=session)("cpu")(PIXELS[:1], ["red"], [{}])
+
+
+def test_the_judge_sees_the_text_of_a_completion(session: beholder.Session, server: JudgeServer) -> None:
+    seen: list[str] = []
+
+    def answer(asked: Received) -> Reply:
+        seen.append(json.dumps(asked.texts))
+        return answer_or_refuse(asked)
+
+    server.default = answer
+    call_as_trl(reward("edit-preservation", session=session), ["make it plaid"], input=[PIXELS[0]], edited=[PIXELS[1]])
+    assert "make it plaid" in seen[0]
