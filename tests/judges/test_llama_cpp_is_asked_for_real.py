@@ -54,10 +54,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def judge(url: str, rubric: str = "edit-preservation", max_tokens: int = 600, **options: Any) -> Verdict:
-    images = {"input": saved(photo(), "PNG"), "edited": saved(blocks(), "PNG")}
+    images: dict[str, Any] = {"input": saved(photo(), "PNG"), "edited": saved(blocks(), "PNG")}
     if rubric == "restyle":
         images = {"original": images["input"], "restyled": images["edited"]}
-    field = {"style": "Anime"} if rubric == "restyle" else {"instruction": "make it red"}
+    field: dict[str, Any] = {"style": "Anime"} if rubric == "restyle" else {"instruction": "make it red"}
     given = {"base_url": url, "params": {"max_tokens": max_tokens, "temperature": 0}, "timeout_s": 100.0, **options}
     return beholder.judge(rubric, judge="openai:tiny", options=given, **images, **field)
 

@@ -87,7 +87,7 @@ def write_image_part(path: Path) -> None:
     writer.add_tensor("v.class_embd", some(IMAGE_WIDTH))
     writer.add_tensor("v.patch_embd.weight", some(IMAGE_WIDTH, 3, PATCH, PATCH))
     writer.add_tensor("v.position_embd.weight", some((IMAGE // PATCH) ** 2 + 1, IMAGE_WIDTH))
-    shapes = {"v.pre_ln": (IMAGE_WIDTH,)}
+    shapes: dict[str, tuple[int, ...]] = {"v.pre_ln": (IMAGE_WIDTH,)}
     for layer in range(IMAGE_LAYERS + 1):
         block = f"v.blk.{layer}"
         shapes |= {f"{block}.attn_{one}": (IMAGE_WIDTH, IMAGE_WIDTH) for one in ("q", "k", "v", "out")}

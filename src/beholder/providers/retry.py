@@ -84,7 +84,11 @@ _UNKNOWN_MODEL = re.compile(
 )
 # llama.cpp: the model has answered, in a form that the server cannot read. Each further try is a whole answer, too.
 _UNREADABLE_OUTPUT = re.compile(r"produced output that does not match the expected", re.IGNORECASE)
-_BAD_KEY = re.compile(r"API_KEY_INVALID|api[ _-]?key (not valid|expired)|invalid (x-)?api[ _-]?key", re.IGNORECASE)
+# The last: LiteLLM without a database, of any key but its own.
+_BAD_KEY = re.compile(
+    r"API_KEY_INVALID|no_db_connection|no connected db|api[ _-]?key (not valid|expired)|invalid (x-)?api[ _-]?key",
+    re.IGNORECASE,
+)
 _FILTER_CODES = frozenset({"content_filter", "content_policy_violation", "moderation_blocked"})
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 
