@@ -17,7 +17,7 @@ from beholder.arena import votes as vote_files
 from beholder.arena.agreement import ArenaAgreement, agree_with_people
 from beholder.arena.fit import ArenaOptions, fit_votes
 from beholder.arena.leaderboard import Leaderboard
-from beholder.arena.verdict_votes import list_people_votes, list_verdict_votes
+from beholder.arena.verdict_votes import EACH_ANSWER, list_people_votes, list_verdict_votes
 from beholder.arena.votes import Votes, VoteSource
 from beholder.errors import UsageError
 from beholder.images.image import regular_file
@@ -167,7 +167,7 @@ def agree_arena(
             asked in both orders, each answer is also a vote by itself, whose lean to what was shown first can be told.
             Of several runs, each judge has the name of its run behind its own.
         people: The votes of people. Without them those that people gave on the pairs of the runs in reviews; where
-            there are none, the voters are compared among themselves.
+            there are none, the voters of a file, or the judges of several runs, are compared among themselves.
         group: The column by which cases belong together; else `source`, `prompt` or `case`.
         seed: Random seed.
         draws: Number of bootstrap samples.
@@ -188,6 +188,14 @@ def agree_arena(
         listed = _list_run_votes(runs, ledger)
         votes = [row for judged, _ in listed for row in judged]
         people = people if people is not None else [row for _, given in listed for row in given] or None
+        if people is None:  # the answers behind a verdict are no voters besides it
+            votes = [row for row in votes if not row["judge"].endswith(EACH_ANSWER)]
+            if len(listed) == 1:
+                raise UsageError(
+                    "Nobody has voted on the pairs of the run yet, so that there is nothing to compare: name a file of "
+                    "people's votes (--people or people=), let people vote in `beholder view`, or name several runs "
+                    "(--runs or runs=)."
+                )
     judged, reference = (
         given
         if given is None or isinstance(given, Votes)
