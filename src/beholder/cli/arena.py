@@ -133,6 +133,9 @@ def show(
     group: Annotated[
         str | None, typer.Option("--group", help="What belongs together; else source.", show_default=False)
     ] = None,
+    position: Annotated[
+        bool, typer.Option("--position", help="Also fit the advantage of being shown first; each answer is a vote.")
+    ] = False,
     fail_unless: FailUnlessOption = None,
     csv: VotesFile = None,
     seed: SeedOption = DEFAULT_SEED,
@@ -149,7 +152,9 @@ def show(
 
     if csv is not None:
         _check_csv(csv, [] if anchor is None else [anchor], address, force)
-    arena = show_arena(run, judge=judge, anchor=anchor, group=group, seed=seed, draws=draws, ledger=address)
+    arena = show_arena(
+        run, judge=judge, anchor=anchor, group=group, position=position, seed=seed, draws=draws, ledger=address
+    )
     gate = arena.gate(*fail_unless) if fail_unless else None
     _write_votes(csv, arena.votes)
     if json_:
