@@ -244,6 +244,17 @@ def write_cases(folder: Path) -> None:
     (folder / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+def test_a_plan_says_what_an_arena_costs_before_anything_is_spent(folder: Path) -> None:
+    given = {"rubric": "edit-preference", "pair": PATTERNS, "fields": FIELDS, "judge": "openai:gpt-5-mini"}
+    some, every, adaptive = (beholder.plan_arena(pairs=pairs, **given) for pairs in (10, "all", "adaptive"))
+    assert (some.cases, every.cases, adaptive.cases) == (10, 72, 72)
+    assert (some.judges[0].calls, every.judges[0].calls) == (20, 144)
+    assert every.judges[0].text_tokens > some.judges[0].text_tokens > 0
+    assert not (folder / "beholder.db").exists()
+    (folder / "out" / "cobalt" / "p003.png").write_bytes(b"no image")
+    assert beholder.plan_arena(skip_bad=True, **given).cases == 70
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_board_of_some_pairs_says_that_it_is_a_sample() -> None:
     some = ask(pairs=12).statistics

@@ -1,4 +1,5 @@
-"""`run_arena`: let judges compare the outputs of models, pair by pair; `show_arena`: the board of such a run."""
+"""`run_arena`: let judges compare the outputs of models, pair by pair; `plan_arena`: what that would cost;
+`show_arena`: the board of such a run."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from msgspec import structs
 
 from beholder.api.arena import Anchors, load_anchors
 from beholder.api.arguments import JudgeArgument, SuiteLike, check_number, make_suite
-from beholder.api.execute import RunHooks, as_hooks, run
+from beholder.api.execute import RunHooks, as_hooks, plan, run
 from beholder.api.options import OptionsLike
 from beholder.api.run import Run, record_to_dict
 from beholder.api.statistics import RunLike, check_sampling, open_run
@@ -38,6 +39,7 @@ from beholder.reports.progress import ProgressCounter
 from beholder.reviews.votes import select_reviews
 from beholder.rubrics.rubric import Rubric
 from beholder.runs.engine import RunObserver
+from beholder.runs.plan import Plan
 from beholder.runs.suite import Suite, SuiteObjects
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 from beholder.statistics.bootstrap import to_json_values
@@ -173,6 +175,35 @@ def run_arena(
         stop=stop,
     )
     return show_arena(result)
+
+
+def plan_arena(
+    suite: SuiteLike | None = None,
+    /,
+    *,
+    pairs: str | int = ALL,
+    skip_bad: bool = False,
+    exact: bool = False,
+    options: OptionsLike = None,
+    **settings: object,
+) -> Plan:
+    """Return what an arena would ask and cost: pairs, calls, tokens, money. It asks nobody, and creates no ledger.
+
+    Args:
+        suite: See `run_arena`.
+        pairs: See `run_arena`. Of adaptive pairs all are planned, which is the most that they can come to.
+        skip_bad: Skip invalid cases, and outputs that have no partner.
+        exact: Go through all pairs, however many there are; see `plan`.
+        options: See `run`.
+        **settings: As for `run`: `rubric`, `cases`, `judge`, `ledger` and so on.
+
+    Raises:
+        UsageError: Something is wrong with suite, cases, judges or settings.
+    """
+    loaded, opened = make_suite(suite, settings, options)
+    prepared = make_arena_suite(loaded, pairs, DEFAULT_WIDTH, RunHooks(None), skip_bad=skip_bad)
+    prepared.objects.rounds = None
+    return plan(prepared, skip_bad=skip_bad, exact=exact, ledger=opened)
 
 
 def make_arena_suite(
