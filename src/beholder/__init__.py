@@ -15,8 +15,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from beholder.api.arena import agree_arena, derive_votes, fit_arena, read_votes
-    from beholder.api.arena_run import Arena, run_arena, show_arena
+    from beholder.api.arena import agree_arena, derive_votes, estimate_arena, fit_arena, read_votes
+    from beholder.api.arena_run import Arena, plan_arena, run_arena, show_arena
     from beholder.api.async_session import AsyncSession
     from beholder.api.best_of import BestOf, best_of
     from beholder.api.calibration import CalibrationResult, Estimate, calibrate, estimate
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from beholder.api.session import Session
     from beholder.api.statistics import Agreement, History, agree, compare, history
     from beholder.arena.agreement import ArenaAgreement, RaterAgreement, VoteAgreement
+    from beholder.arena.estimation import ArenaEstimate
     from beholder.arena.leaderboard import Leaderboard, ModelRating, PairRating
     from beholder.arena.run_votes import ArenaStatistics
     from beholder.arena.votes import Votes
@@ -105,6 +106,7 @@ _HOMES = {
     "calibrate": "api.calibration",
     "compare": "api.statistics",
     "estimate": "api.calibration",
+    "estimate_arena": "api.arena",
     "history": "api.statistics",
     "Case": "cases.case",
     "AnswerError": "errors",
@@ -157,6 +159,7 @@ _HOMES = {
     "Verdict": "verdicts.verdict",
     "collect": "api.execute",
     "plan": "api.execute",
+    "plan_arena": "api.arena_run",
     "Plan": "runs.plan",
     "import_ratings": "api.score",
     "export_ratings": "api.score",
@@ -204,6 +207,7 @@ _HOMES = {
     "show_arena": "api.arena_run",
     "ArenaStatistics": "arena.run_votes",
     "ArenaAgreement": "arena.agreement",
+    "ArenaEstimate": "arena.estimation",
     "RaterAgreement": "arena.agreement",
     "VoteAgreement": "arena.agreement",
     "Leaderboard": "arena.leaderboard",
@@ -224,6 +228,7 @@ __all__ = [
     "AnswerError",
     "Arena",
     "ArenaAgreement",
+    "ArenaEstimate",
     "ArenaStatistics",
     "AspectEstimate",
     "AsyncSession",
@@ -314,6 +319,7 @@ __all__ = [
     "derive_votes",
     "doctor",
     "estimate",
+    "estimate_arena",
     "export_ratings",
     "fit_arena",
     "history",
@@ -331,6 +337,7 @@ __all__ = [
     "measure",
     "new_rubric",
     "plan",
+    "plan_arena",
     "qualify",
     "read_votes",
     "remove_observer",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.preferences import candidates, choose, judge_by, paint, pair, prefer_red
 
+import beholder
 from beholder import Case, Run, ScriptedJudge, Unreachable, UsageError, agree_arena, run, show_arena
 from beholder.rubrics.brief import Brief
 
@@ -122,3 +123,36 @@ def test_a_run_of_scores_is_refused_with_a_sentence(tmp_path: Path) -> None:
         agree_arena()
     with pytest.raises(UsageError, match="runs is a list"):
         agree_arena(runs=done, people=people())  # type: ignore[arg-type]  # what is refused
+
+
+def test_a_run_that_nobody_voted_on_is_not_compared_with_its_own_answers(judged: Run) -> None:
+    with pytest.raises(UsageError, match=r"Nobody has voted on the pairs of the run yet.*--people or people="):
+        agree_arena(runs=[judged])
+
+
+def test_runs_without_people_are_compared_among_themselves_by_their_verdicts(tmp_path: Path) -> None:
+    cases = [pair(*one, model_first="m1", model_second="m2") for one in PAIRS[:3]]
+    runs = [
+        run(
+            rubric="edit-preference",
+            cases=cases,
+            judge=judge_by(say),
+            ledger=tmp_path / "runs.db",
+            name=name,
+            fresh=True,
+        )
+        for name, say in (("red", prefer_red), ("follower", lambda brief: choose("A")))
+    ]
+    found = agree_arena(runs=runs, draws=100).people
+    assert found is not None
+    assert (found.pairs, found.votes, found.same.value) == (3, 6, 0)
+
+
+def test_agree_on_a_run_of_pairs_names_the_command_for_votes(judged: Run, tmp_path: Path) -> None:
+    ledger = tmp_path / "runs.db"
+    with pytest.raises(UsageError, match=rf"`beholder arena agree {judged.id} --people votes.csv --ledger .*runs.db`"):
+        beholder.agree("pairs", ratings="votes.csv", ledger=ledger)
+    with pytest.raises(UsageError, match=f"`beholder arena agree {judged.id}`, or agree_arena in Python"):
+        beholder.agree(judged)
+    with pytest.raises(UsageError, match=f"`beholder arena agree {judged.id} other --runs`"):
+        beholder.agree(judged, with_="other")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import threading
 from pathlib import Path
 
@@ -209,6 +210,77 @@ def test_wrong_use_is_said_before_the_first_call(tmp_path: Path) -> None:
     assert judge.briefs == []
     assert not (tmp_path / "beholder.db").exists()
     assert ask(judge, skip_bad=True).statistics.pairs == 71
+
+
+def test_every_pair_that_is_left_out_is_counted_and_said(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_cases(folder)
+    (folder / "out" / "cobalt" / "p003.png").unlink()
+    (folder / "out" / "aurora" / "p005.png").unlink()
+    (folder / "out" / "basalt" / "p005.png").write_bytes(b"no image")
+    (folder / "out" / "basalt" / "p007.png").write_bytes((folder / "out" / "cobalt" / "p007.png").read_bytes())
+    with pytest.raises(CaseError) as refused:
+        ask(pair=None, cases="cases.jsonl")
+    said = str(refused.value)
+    assert "the image 'output': out/cobalt/p003.png does not exist" in said
+    assert said.count("\n") == 4  # an output that is alone only because its partners cannot be used is not listed, too
+    arena = ask(pair=None, cases="cases.jsonl", skip_bad=True)
+    assert (arena.statistics.pairs, arena.statistics.of, arena.statistics.left_out) == (66, 66, 6)
+    assert "6 of 72 pairs are left out: 4 things are wrong with the cases, the first: " in caplog.text
+    sentence = "6 pairs could not be compared and were left out: an output was missing or the same."
+    assert sentence in arena.statistics.sentences()
+    shown = beholder.show_arena()
+    assert sentence in shown._repr_html_()
+    asked = shown.to_dict()["asked"]
+    assert isinstance(asked, dict)
+    assert (asked["of"], asked["left_out"]) == (66, 6)
+
+
+def write_cases(folder: Path) -> None:
+    rows = [
+        {"id": f"{photo}-{model}", "model": model, "input": f"photos/{photo}.png", "output": f"out/{model}/{photo}.png"}
+        for photo in (f"p{number:03}" for number in range(24))
+        for model in STRENGTHS
+    ]
+    (folder / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_plan_says_what_an_arena_costs_before_anything_is_spent(folder: Path) -> None:
+    given = {"rubric": "edit-preference", "pair": PATTERNS, "fields": FIELDS, "judge": "openai:gpt-5-mini"}
+    some, every, adaptive = (beholder.plan_arena(pairs=pairs, **given) for pairs in (10, "all", "adaptive"))
+    assert (some.cases, every.cases, adaptive.cases) == (10, 72, 72)
+    assert (some.judges[0].calls, every.judges[0].calls) == (20, 144)
+    assert every.judges[0].text_tokens > some.judges[0].text_tokens > 0
+    assert not (folder / "beholder.db").exists()
+    (folder / "out" / "cobalt" / "p003.png").write_bytes(b"no image")
+    assert beholder.plan_arena(skip_bad=True, **given).cases == 70
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_board_of_some_pairs_says_that_it_is_a_sample() -> None:
+    some = ask(pairs=12).statistics
+    assert (some.pairs, some.of, some.left_out) == (12, 72, 0)
+    assert "This board is of a sample: 12 of 72 pairs." in some.sentences()
+    adaptive = ask(pairs="adaptive", until_width=600).statistics
+    assert f"This board is of a sample: {adaptive.pairs} of 72 pairs." in adaptive.sentences()
+    every = ask().statistics
+    assert (every.pairs, every.of, every.chosen["pairs"]) == (72, 72, "all")
+    assert not any("sample" in sentence for sentence in every.sentences())
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_advantage_of_the_first_position_is_fitted_to_single_answers(tmp_path: Path) -> None:
+    ask(red_judge(lambda brief: choose("A") if lot(brief) < 0.4 else prefer_red(brief)))
+    plain, fitted = beholder.show_arena(), beholder.show_arena(position=True)
+    assert plain.board.position is None
+    assert (plain.board.votes, fitted.board.votes) == (72, 144)
+    assert fitted.board.position is not None
+    assert (fitted.board.position.low or 0) > 20
+    assert [row.model for row in fitted.board.ratings] == ["aurora", "basalt", "cobalt"]
+    (tmp_path / "votes.csv").write_text(fitted.votes.to_csv())
+    again = beholder.fit_arena(tmp_path / "votes.csv", position=True)
+    assert again.position == fitted.board.position
+    orders = [[row["order"] for row in csv.DictReader(arena.votes.to_csv().splitlines())] for arena in (plain, fitted)]
+    assert [set(found) for found in orders] == [{""}, {"ab"}]  # a verdict over both orders has no position
 
 
 @pytest.mark.usefixtures("folder")

@@ -44,7 +44,7 @@ def test_csv_jsonl_and_mappings_are_the_same(tmp_path: Path) -> None:
 
 def test_the_model_that_was_shown_first_is_written_first(tmp_path: Path) -> None:
     votes = beholder.read_votes(write(tmp_path, "model_a,model_b,winner,order\na,b,model_a,ba\na,b,tie,ab\n"))
-    assert votes.to_csv() == "model_a,model_b,winner\nb,a,model_b\na,b,tie\n"
+    assert votes.to_csv() == "model_a,model_b,winner,order\nb,a,model_b,ab\na,b,tie,ab\n"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_model_that_was_shown_first_is_written_first(tmp_path: Path) -> None
             "line 6: 'modela' is no winner; did you mean 'model_a'? there are model_a, model_b, tie",
         ),
         (GOOD + "a,b,b\n", "line 6: the winner is written model_a or model_b, not by its name 'b'"),
-        (GOOD + "a,a,tie\n", "line 6: 'a' is compared with itself"),
+        ("model_a,model_b,winner\na,a,tie\n", "holds no vote: all compare a model with itself"),
         (GOOD + "a,,tie\n", "line 6: there is one output only"),
         (GOOD + "a,b\n", "line 6: has 2 cells, and the header has 3"),
         ("model_a,model_b,winner,order\na,b,tie,left\n", "the order 'left' is not ab"),
@@ -91,6 +91,18 @@ def test_a_repeated_vote_counts_once_and_a_flip_is_counted(tmp_path: Path) -> No
     assert votes.notes == (
         "1 vote has been given before and does not count again.",
         "In 1 of 2 pairs that a judge saw in both orders, its vote changed with the order.",
+    )
+
+
+def test_votes_within_one_model_are_skipped_and_counted() -> None:
+    rows = [{"model_a": a, "model_b": b, "winner": "model_a"} for a, b in ("ab", "aa", "ba", "bb")]
+    votes = beholder.read_votes(rows)
+    assert len(votes) == 2
+    note = "2 rows compare a model with itself, which ranks nothing, and do not count."
+    assert votes.notes == (note,)
+    assert note in beholder.fit_arena(rows, draws=100).notes
+    assert beholder.read_votes(rows[:2]).notes == (
+        "1 row compares a model with itself, which ranks nothing, and does not count.",
     )
 
 

@@ -45,7 +45,9 @@ FUNCTIONS: dict[str, tuple[Callable[..., object], set[str]]] = {
     "arena run": (beholder.run_arena, SUITE | TRUST),
     "arena show": (beholder.show_arena, set()),
     "arena fit": (beholder.fit_arena, set()),
+    "arena plan": (beholder.plan_arena, SUITE | TRUST),
     "arena agree": (beholder.agree_arena, set()),
+    "arena estimate": (beholder.estimate_arena, set()),
 }
 
 

@@ -75,8 +75,28 @@ PARTS_OF_RESULTS = [
     *("Transcript", "TranscriptTurn"),
 ]
 ARENA = [
-    *("Arena", "ArenaAgreement", "ArenaStatistics", "Leaderboard", "ModelRating", "PairRating", "RaterAgreement"),
-    *("VoteAgreement", "Votes", "agree_arena", "derive_votes", "fit_arena", "read_votes", "run_arena", "show_arena"),
+    *(
+        "Arena",
+        "ArenaAgreement",
+        "ArenaEstimate",
+        "ArenaStatistics",
+        "Leaderboard",
+        "ModelRating",
+        "PairRating",
+        "RaterAgreement",
+    ),
+    *(
+        "VoteAgreement",
+        "Votes",
+        "agree_arena",
+        "derive_votes",
+        "estimate_arena",
+        "fit_arena",
+        "plan_arena",
+        "read_votes",
+        "run_arena",
+        "show_arena",
+    ),
 ]
 OBSERVERS = ["CallObserver", "JudgeCall", "add_observer", "remove_observer"]
 NAMES = [*CLASSES, *ERRORS, *FILES, *FUNCTIONS, *RUNS, *STATISTICS, *PARTS_OF_RESULTS, *ARENA, *OBSERVERS]

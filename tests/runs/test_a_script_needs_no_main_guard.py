@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 import pytest
 
+from beholder.rubrics.template import render_foreign_template
 from beholder.runs.worker_processes import (
     LARGE_BYTES,
     PIPE_BYTES,
@@ -72,6 +73,17 @@ def test_an_unguarded_script_scales_images_also_from_a_thread(how: str, tmp_path
 
 def test_an_unguarded_script_measures_pairs(tmp_path: Path) -> None:
     assert run_script("file", MEASURE, tmp_path) == "begun\n1 b\n"
+
+
+def test_a_worker_starts_while_opencv_is_being_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folder = str(Path(cv2.__file__).parent)  # it has a `typing`, and stands in the path during the import
+    monkeypatch.setattr(sys, "path", [sys.path[0], own_folder, *sys.path[1:]])
+    worker = WorkerProcess()
+    try:
+        assert worker.call(os.getpid) == worker.pid
+    finally:
+        worker.close()
+    assert render_foreign_template("{{ name }} is a worker, too", {"name": "this"}) == "this is a worker, too"
 
 
 def test_files_of_the_working_folder_are_not_imported(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""The arena in Python: `fit_arena` ranks models by votes, `agree_arena` sets judges' votes beside those of people."""
+"""The arena in Python: `fit_arena` ranks models by votes, `agree_arena` sets judges' votes beside those of people.
+
+`estimate_arena` estimates the board of people from both.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,10 @@ from beholder.api.run import Run
 from beholder.api.statistics import RunLike, check_sampling, open_run
 from beholder.arena import votes as vote_files
 from beholder.arena.agreement import ArenaAgreement, agree_with_people
+from beholder.arena.estimation import ArenaEstimate, estimate_board
 from beholder.arena.fit import ArenaOptions, fit_votes
 from beholder.arena.leaderboard import Leaderboard
-from beholder.arena.verdict_votes import list_people_votes, list_verdict_votes
+from beholder.arena.verdict_votes import EACH_ANSWER, list_people_votes, list_verdict_votes
 from beholder.arena.votes import Votes, VoteSource
 from beholder.errors import UsageError
 from beholder.images.image import regular_file
@@ -167,7 +171,7 @@ def agree_arena(
             asked in both orders, each answer is also a vote by itself, whose lean to what was shown first can be told.
             Of several runs, each judge has the name of its run behind its own.
         people: The votes of people. Without them those that people gave on the pairs of the runs in reviews; where
-            there are none, the voters are compared among themselves.
+            there are none, the voters of a file, or the judges of several runs, are compared among themselves.
         group: The column by which cases belong together; else `source`, `prompt` or `case`.
         seed: Random seed.
         draws: Number of bootstrap samples.
@@ -186,8 +190,17 @@ def agree_arena(
         raise UsageError("runs is a list of runs.")
     if votes is None:
         listed = _list_run_votes(runs, ledger)
-        votes = [row for judged, _ in listed for row in judged]
+        rows = [row for judged, _ in listed for row in judged]
         people = people if people is not None else [row for _, given in listed for row in given] or None
+        if people is None:  # the answers behind a verdict are no voters besides it
+            rows = [row for row in rows if not row["judge"].endswith(EACH_ANSWER)]
+            if len(listed) == 1:
+                raise UsageError(
+                    "Nobody has voted on the pairs of the run yet, so that there is nothing to compare: name a file of "
+                    "people's votes (--people or people=), let people vote in `beholder view`, or name several runs "
+                    "(--runs or runs=)."
+                )
+        votes = rows
     judged, reference = (
         given
         if given is None or isinstance(given, Votes)
@@ -196,6 +209,54 @@ def agree_arena(
     )
     assert judged is not None
     return agree_with_people(judged, reference, draw_count=draws, seed=seed)
+
+
+def estimate_arena(
+    votes: Votes | VoteSource | RunLike | None = None,
+    *,
+    people: Votes | VoteSource | None = None,
+    group: str | None = None,
+    seed: int = DEFAULT_SEED,
+    draws: int = DEFAULT_DRAWS,
+    ledger: LedgerLike = None,
+) -> ArenaEstimate:
+    """Estimate the board that people would make of all pairs, from a judge's votes on all and people's on some.
+
+    The estimate is people's board, corrected by what the judge says of the other pairs: whatever the bias of the judge
+    it is one of people's votes, with narrower intervals if the judge votes much as they do. People's pairs must have
+    been drawn at random from those of the judge.
+
+        estimate_arena("latest", people="votes.csv").gate("candidate > baseline").status
+
+    Args:
+        votes: The votes of one judge, or a run of pairs or its name; the latest run unless given.
+        people: The votes of people on some of these pairs, matched as by `agree_arena`; else those that people gave on
+            the pairs of the run in reviews.
+        group: The column or group by which cases belong together; else `source`, `prompt` or `case`.
+        seed: Random seed.
+        draws: Number of bootstrap samples.
+        ledger: The ledger of a run that is given by name; else `BEHOLDER_LEDGER`, else `beholder.db`.
+
+    Raises:
+        UsageError: Votes are invalid or of several judges, no pair has votes of both, or nobody has voted.
+        LedgerError: The ledger cannot be read. It is never created.
+    """
+    check_sampling(seed, draws)
+    if votes is None or isinstance(votes, Run) or (isinstance(votes, str | os.PathLike) and _names_run(votes)):
+        run = votes if votes is None or isinstance(votes, Run) else str(votes)
+        judged, voted = _list_run_votes([run or "latest"], ledger)[0]
+        table: Votes | VoteSource = [row for row in judged if not row["judge"].endswith(EACH_ANSWER)]
+        people = people if people is not None else voted or None
+    else:
+        table = votes
+    if people is None:
+        raise UsageError(
+            "Name the votes of people (--people or people=), or let people vote on pairs of the run in `beholder view`."
+        )
+    judged_votes, reference = (
+        given if isinstance(given, Votes) else vote_files.read_votes(given, group=group) for given in (table, people)
+    )
+    return estimate_board(judged_votes, reference, ArenaOptions(draw_count=draws, seed=seed))
 
 
 def _list_run_votes(

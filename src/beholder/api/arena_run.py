@@ -1,4 +1,5 @@
-"""`run_arena`: let judges compare the outputs of models, pair by pair; `show_arena`: the board of such a run."""
+"""`run_arena`: let judges compare the outputs of models, pair by pair; `plan_arena`: what that would cost;
+`show_arena`: the board of such a run."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ from msgspec import structs
 
 from beholder.api.arena import Anchors, load_anchors
 from beholder.api.arguments import JudgeArgument, SuiteLike, check_number, make_suite
-from beholder.api.execute import RunHooks, as_hooks, run
+from beholder.api.execute import RunHooks, as_hooks, plan, run
 from beholder.api.options import OptionsLike
 from beholder.api.run import Run, record_to_dict
 from beholder.api.statistics import RunLike, check_sampling, open_run
 from beholder.arena.fit import ArenaOptions, fit_votes
 from beholder.arena.leaderboard import Leaderboard
 from beholder.arena.pairs import CollectedItems, PairPool, collect_items, derive_output_schema
-from beholder.arena.run_votes import ArenaRounds, ArenaStatistics, RunVotes
+from beholder.arena.run_votes import ARENA_KEY, LEFT_OUT, POOL_SIZE, ArenaRounds, ArenaStatistics, RunVotes
 from beholder.arena.selection import (
     ADAPTIVE,
     ALL,
@@ -31,12 +32,14 @@ from beholder.arena.selection import (
     parse_pairs,
 )
 from beholder.arena.votes import Votes
+from beholder.cases.validation import make_image_check
 from beholder.errors import LedgerError, UsageError
 from beholder.ledger.ledger import Ledger, LedgerLike, open_ledger
 from beholder.reports.progress import ProgressCounter
 from beholder.reviews.votes import select_reviews
 from beholder.rubrics.rubric import Rubric
 from beholder.runs.engine import RunObserver
+from beholder.runs.plan import Plan
 from beholder.runs.suite import Suite, SuiteObjects
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 from beholder.statistics.bootstrap import to_json_values
@@ -68,7 +71,7 @@ class Arena:
 
     @cached_property
     def votes(self) -> Votes:
-        return self._found.votes(self._group)
+        return self._found.votes(self._group, each_answer=self._options.position)
 
     @cached_property
     def statistics(self) -> ArenaStatistics:
@@ -174,6 +177,35 @@ def run_arena(
     return show_arena(result)
 
 
+def plan_arena(
+    suite: SuiteLike | None = None,
+    /,
+    *,
+    pairs: str | int = ALL,
+    skip_bad: bool = False,
+    exact: bool = False,
+    options: OptionsLike = None,
+    **settings: object,
+) -> Plan:
+    """Return what an arena would ask and cost: pairs, calls, tokens, money. It asks nobody, and creates no ledger.
+
+    Args:
+        suite: See `run_arena`.
+        pairs: See `run_arena`. Of adaptive pairs all are planned, which is the most that they can come to.
+        skip_bad: Skip invalid cases, and outputs that have no partner.
+        exact: Go through all pairs, however many there are; see `plan`.
+        options: See `run`.
+        **settings: As for `run`: `rubric`, `cases`, `judge`, `ledger` and so on.
+
+    Raises:
+        UsageError: Something is wrong with suite, cases, judges or settings.
+    """
+    loaded, opened = make_suite(suite, settings, options)
+    prepared = make_arena_suite(loaded, pairs, DEFAULT_WIDTH, RunHooks(None), skip_bad=skip_bad)
+    prepared.objects.rounds = None
+    return plan(prepared, skip_bad=skip_bad, exact=exact, ledger=opened)
+
+
 def make_arena_suite(
     suite: Suite, pairs: str | int, until_width: float, hooks: RunHooks, *, skip_bad: bool = False, batch: bool = False
 ) -> Suite:
@@ -203,16 +235,24 @@ def make_arena_suite(
     if chosen != ADAPTIVE and until_width != DEFAULT_WIDTH:
         raise UsageError(f"{hooks.name_argument('until_width')} belongs to adaptive pairs, and these are {chosen}.")
     schema, names = derive_output_schema(suite.case_schema())
-    collected = collect_items(suite.read_rows(schema), names)
+    collected = collect_items(suite.read_rows(schema), names, make_image_check(allow_remote=suite.allow_remote))
     pool = PairPool(collected.items, names)
-    found = CollectedItems(collected.items if len(pool) else (), (*collected.problems, *pool.problems))
+    found = CollectedItems(
+        collected.items if len(pool) else (), (*collected.problems, *pool.problems), collected.possible
+    )
     found.check(skip_bad=skip_bad)
+    left_out = found.possible - len(pool)
     if found.problems:
-        hooks.notify(f"{len(found.problems):,} of the cases are left out; the first: {found.problems[0]}")
-    objects = SuiteObjects(suite.objects.rubric, None, suite.objects.judges)
+        things = "1 thing is" if len(found.problems) == 1 else f"{len(found.problems):,} things are"
+        hooks.notify(
+            f"{left_out:,} of {found.possible:,} pairs are left out: {things} wrong with the cases, the first: "
+            f"{found.problems[0]}"
+        )
+    stored = {"pairs": str(chosen), POOL_SIZE: len(pool), LEFT_OUT: left_out}
+    objects = SuiteObjects(suite.objects.rubric, None, suite.objects.judges, facts={ARENA_KEY: stored})
     if chosen == ADAPTIVE:
         objects.cases = pool.select(range(len(pool)))
-        objects.rounds = ArenaRounds(AdaptiveSelection(pool, float(until_width)), _RoundProgress(hooks).show)
+        objects.rounds = ArenaRounds(AdaptiveSelection(pool, float(until_width)), _RoundProgress(hooks).show, stored)
     else:
         count = len(pool) if chosen == ALL else int(chosen)
         if count > len(pool):
@@ -240,6 +280,7 @@ def show_arena(
     judge: str = "",
     anchor: RunAnchors | None = None,
     group: str | None = None,
+    position: bool = False,
     seed: int = DEFAULT_SEED,
     draws: int = DEFAULT_DRAWS,
     ledger: LedgerLike = None,
@@ -254,6 +295,8 @@ def show_arena(
             page or in a file, or `"person:NAME"` for those of one of them.
         anchor: Ratings that stay as they are: an earlier board, ratings by model, a file of either, or another run.
         group: The group of cases that belong together; else `source`.
+        position: Also fit the advantage of being shown first. Each answer is then a vote, since a verdict over both
+            orders has no position.
         seed: Random seed.
         draws: Number of bootstrap samples.
         ledger: The ledger of a run that is given by name; else `BEHOLDER_LEDGER`, else `beholder.db`.
@@ -267,7 +310,7 @@ def show_arena(
         found = RunVotes(opened, name, _find_reviews(opened, name, judge))
         shown = run if isinstance(run, Run) else Run(found.record, opened)
     anchors = {} if anchor is None else _load_run_anchors(anchor, ledger if not isinstance(run, Run) else run.address)
-    return Arena(shown, found, ArenaOptions(False, anchors, draws, seed), group)
+    return Arena(shown, found, ArenaOptions(position, anchors, draws, seed), group)
 
 
 def _find_reviews(ledger: Ledger, run: str, judge: str) -> list[str] | None:

@@ -311,6 +311,8 @@ def agree(
     mode = parse_choice(ReferenceMode, against, "against")
     if ratings is not None and with_ is not None:
         raise UsageError("Give ratings (of people) or another judge (--with or with_=), not both.")
+    if not to_paths(scores):
+        _refuse_pairs(run, ratings, with_, ledger)
     judges = load_scores(run, scores, cases, ledger)
     other = None if with_ is None else _load_other_judge(with_, ledger)
     if other is not None and not isinstance(with_, Run) and any(judge.name == other.name for judge in judges):
@@ -336,6 +338,27 @@ def agree(
         seed=seed,
     )
     return Agreement(tuple(agree_scores(judge, people, options, other.name if other else "") for judge in judges))
+
+
+def _refuse_pairs(
+    run: RunLike | None, ratings: CaseSource | None, other: RunLike | PathLike | None, ledger: LedgerLike
+) -> None:
+    """Raise `UsageError` for a run of pairs, which has votes and no scores, with the command that compares votes."""
+    with open_run(run, ledger) as (opened, name):
+        record = opened.run(name)
+    if not record.is_preference:
+        return
+    words = ["beholder arena agree", record.id]
+    if other is not None:
+        words += [other.id if isinstance(other, Run) else str(other), "--runs"]
+    if ratings is not None:
+        words += ["--people", str(ratings) if isinstance(ratings, str | os.PathLike) else "VOTES.csv"]
+    if isinstance(ledger, str | os.PathLike):
+        words += ["--ledger", str(ledger)]
+    raise UsageError(
+        f"The run {record.id} ({record.name}) asks which of two is better: it has votes, and no scores to compare. Run "
+        f"`{' '.join(words)}`, or agree_arena in Python."
+    )
 
 
 def _pop_second_judge(judges: list[Scores]) -> Scores:

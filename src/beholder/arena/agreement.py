@@ -29,7 +29,7 @@ _FIRST_SCORE = np.array([1.0, 0.0, 0.5, 0.5])  # what a vote is worth for the ou
 _TURNED = np.array([VoteOutcome.SECOND, VoteOutcome.FIRST, VoteOutcome.TIE, VoteOutcome.BOTH_BAD])
 _NOT_SHARED = "no two people voted on the same pair"
 
-_PairKey = tuple[str, str, str]
+PairKey = tuple[str, str, str]
 """Case, and the two models in alphabetic order."""
 
 
@@ -125,7 +125,7 @@ class ArenaAgreement(msgspec.Struct, frozen=True):
 class _PeopleVotes:
     """What people voted on pairs: pairs × outcomes, the first of the alphabetically ordered models being the first."""
 
-    place: Mapping[_PairKey, int]
+    place: Mapping[PairKey, int]
     counts: Floats
     groups: Sequence[str]
 
@@ -177,13 +177,13 @@ def agree_with_people(
     return ArenaAgreement(tuple(judges), among, tuple(notes), bootstrap.describe())
 
 
-def _need_cases(votes: Votes) -> Labels:
+def need_cases(votes: Votes) -> Labels:
     if votes.case is None:
         raise UsageError("Votes are compared case by case, and these have no column case (or id).")
     return votes.case
 
 
-def _pair_key(votes: Votes, case: Labels, row: int) -> tuple[_PairKey, bool]:
+def pair_key(votes: Votes, case: Labels, row: int) -> tuple[PairKey, bool]:
     """Return the key of a vote's pair, and whether the models were shown in the reverse of alphabetic order."""
     one, other = votes.models[votes.first[row]], votes.models[votes.second[row]]
     name = case.names[case.codes[row]]
@@ -191,7 +191,7 @@ def _pair_key(votes: Votes, case: Labels, row: int) -> tuple[_PairKey, bool]:
 
 
 def _show_example(votes: Votes) -> str:
-    return ", ".join(map(repr, _pair_key(votes, _need_cases(votes), 0)[0]))
+    return ", ".join(map(repr, pair_key(votes, need_cases(votes), 0)[0]))
 
 
 def _group_name(votes: Votes, row: int) -> str:
@@ -202,12 +202,12 @@ def _group_name(votes: Votes, row: int) -> str:
 
 
 def _count_people(votes: Votes) -> _PeopleVotes:
-    case = _need_cases(votes)
-    place: dict[_PairKey, int] = {}
+    case = need_cases(votes)
+    place: dict[PairKey, int] = {}
     groups: list[str] = []
     at, outcome = np.zeros(len(votes), np.int64), votes.outcome.astype(np.int64)
     for row in range(len(votes)):
-        key, turned = _pair_key(votes, case, row)
+        key, turned = pair_key(votes, case, row)
         if key not in place:
             place[key] = len(place)
             groups.append(_group_name(votes, row))
@@ -327,10 +327,10 @@ _VOTE_NAMES = ("first", "second", *WINNERS[VoteOutcome.TIE :])
 
 
 def _match(votes: Votes, rows: Ints, people: _PeopleVotes) -> _MatchedVotes:
-    case = _need_cases(votes)
+    case = need_cases(votes)
     kept, found = [], []
     for row in rows:
-        key, turned = _pair_key(votes, case, int(row))
+        key, turned = pair_key(votes, case, int(row))
         at = people.place.get(key)
         if at is not None:
             kept.append(int(row))

@@ -68,7 +68,16 @@ def fit_votes(votes: Votes, options: ArenaOptions) -> Leaderboard:
     Raises:
         UsageError: There are fewer than two models, or all are anchored.
     """
-    return _BoardBuilder(votes, options).build()
+    return BoardBuilder(votes, options).build()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoardFits:
+    """The fit of all votes, those of the bootstrap draws, and the votes of these (draws × pairs × outcomes)."""
+
+    full: DavidsonFit
+    drawn: DavidsonFit
+    drawn_counts: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,10 +99,20 @@ class _Tallies:
         return divide_or_nan(self.both_bad, self.votes)
 
 
-class _BoardBuilder:
-    """Counts votes, fits them and their draws, and makes the board of them."""
+class BoardBuilder:
+    """Counts votes, fits them and their draws, and makes the board of them.
 
-    def __init__(self, votes: Votes, options: ArenaOptions) -> None:
+    Args:
+        votes: The votes.
+        options: How they are fitted.
+        draw_from: How many groups are drawn from, of which `votes.group.codes` are the numbers, so that boards of
+            several tables have the same draws; else the groups that the votes have.
+
+    Raises:
+        UsageError: There are fewer than two models, or all are anchored.
+    """
+
+    def __init__(self, votes: Votes, options: ArenaOptions, draw_from: int | None = None) -> None:
         size = len(votes.models)
         if size < 2:
             raise UsageError(f"All votes are on {votes.models[0] if size else 'no model'!r}; a board needs two models.")
@@ -111,6 +130,9 @@ class _BoardBuilder:
         group = np.arange(len(votes)) if votes.group is None else votes.group.codes
         found, self.group = np.unique(group, return_inverse=True)
         self.group_count = len(found)
+        self.drawn_groups, self.shares_draws = self.group_count, draw_from is not None
+        if draw_from is not None:
+            self.drawn_groups, self.group = draw_from, group.astype(np.int64)
         entries, weights = np.unique(self.group.astype(np.int64) * self.cells + cell, return_counts=True)
         self.entry_group, self.entry_cell = np.divmod(entries, self.cells)
         self.entry_count = weights.astype(np.float64)
@@ -144,11 +166,24 @@ class _BoardBuilder:
         return np.bincount(np.unique(np.concatenate(seen)) % self.size, minlength=self.size)
 
     def build(self) -> Leaderboard:
-        decided = bool(self.counts[0, :, :TIE].any())
-        prior = not (self.mutual.all() and decided)
+        return self.make_board(self.fit())
+
+    def fit(self) -> BoardFits:
+        """Fit all votes and the draws."""
+        prior = self.needs_prior
         full = fit_davidson(self.design, _merge_ties(self.counts), prior=prior)
         drawn_counts = self._draw_counts() if self.group_count > 1 else self.counts[:0]
         drawn = fit_davidson(self.design, _merge_ties(drawn_counts), full, prior=prior)
+        return BoardFits(full, drawn, drawn_counts)
+
+    @property
+    def needs_prior(self) -> bool:
+        """Whether some rating would not be finite without the prior."""
+        return not (self.mutual.all() and bool(self.counts[0, :, :TIE].any()))
+
+    def make_board(self, fits: BoardFits) -> Leaderboard:
+        """Return the board of fits, which may be corrected ones."""
+        full, drawn, drawn_counts, prior = fits.full, fits.drawn, fits.drawn_counts, self.needs_prior
         self.position_problem = self._find_position_problem(full, drawn, drawn_counts)
         tally, drawn_tally = self._tally(self.counts), self._tally(drawn_counts)
         order = [int(at) for at in np.argsort(-full.strengths[0], kind="stable")]
@@ -172,8 +207,8 @@ class _BoardBuilder:
                     losses=int(tally.losses[0, at]),
                     ties=int(tally.ties[0, at]),
                     both_bad=int(tally.both_bad[0, at]),
-                    win_rate=self._estimate(float(tally.win_rates[0, at]), drawn_tally.win_rates[:, at], groups),
-                    both_bad_rate=self._estimate(
+                    win_rate=self.estimate(float(tally.win_rates[0, at]), drawn_tally.win_rates[:, at], groups),
+                    both_bad_rate=self.estimate(
                         float(tally.both_bad_rates[0, at]), drawn_tally.both_bad_rates[:, at], groups
                     ),
                     groups=groups,
@@ -199,12 +234,12 @@ class _BoardBuilder:
     def _draw_counts(self) -> Floats:
         """Return the votes of each draw, draws × pairs × outcomes."""
         shape = (-1, *self.counts.shape[1:])
-        if self.group_count == len(self.votes):
+        if self.group_count == len(self.votes) and not self.shares_draws:
             # Drawing single votes with replacement is drawing from their cells, and a thousand times as fast.
             rng = np.random.default_rng(self.options.seed)
             share = self.counts.ravel() / self.counts.sum()
             return rng.multinomial(len(self.votes), share, self.options.draw_count).reshape(shape).astype(np.float64)
-        bootstrap = ClusterBootstrap(None, self.group_count, count=self.options.draw_count, seed=self.options.seed)
+        bootstrap = ClusterBootstrap(None, self.drawn_groups, count=self.options.draw_count, seed=self.options.seed)
         sums = ClassSums(self.entry_cell, self.entry_group, self.cells, self.entry_count)
         blocks = [block for rows in bootstrap.group_weights() for block in sums.sums(rows.astype(np.float64))]
         return np.concatenate(blocks).reshape(shape)
@@ -245,7 +280,7 @@ class _BoardBuilder:
         component = self.mutual.sum(axis=1)
         if component[at] < max(2, int(component.max())):
             return Interval(rating, why=f"no interval: {self._explain_separation(at)}")
-        return self._estimate(rating, BASE_RATING + POINTS * drawn.strengths[:, at], int(self.groups_of[at]))
+        return self.estimate(rating, BASE_RATING + POINTS * drawn.strengths[:, at], int(self.groups_of[at]))
 
     def _explain_separation(self, at: int) -> str:
         if not self.reach[at].sum() > 1:
@@ -254,7 +289,8 @@ class _BoardBuilder:
             return "it never lost"
         return "votes do not connect it with all others in both directions"
 
-    def _estimate(self, value: float, drawn: Floats, groups: int) -> Interval:
+    def estimate(self, value: float, drawn: Floats, groups: int) -> Interval:
+        """Return a value with the interval of its draws; without one where votes are of too few groups."""
         if groups < self.needed_groups:
             few = "1 group" if groups == 1 else f"{groups} groups"
             return Interval(value, why=f"no interval: {few} of votes cannot tell; it takes {self.needed_groups}")
@@ -296,12 +332,12 @@ class _BoardBuilder:
             return Interval(value, why=why), self._test_directly(one, other)
         draws = POINTS * (drawn.strengths[:, one] - drawn.strengths[:, other])
         fitted = [int(self.groups_of[at]) for at in (one, other) if not self.design.is_fixed[at]]
-        interval = self._estimate(value, draws, min(fitted))
+        interval = self.estimate(value, draws, min(fitted))
         return interval, (int(np.sign(value)) if interval.excludes_zero else 0)
 
     def _test_directly(self, one: int, other: int) -> int:
         """Compare two models by their votes on each other alone: a sign-flip test over groups."""
-        sums = np.zeros(self.group_count)
+        sums = np.zeros(self.drawn_groups)
         pair, outcome = np.divmod(self.entry_cell, OUTCOMES)
         first, second = self.design.first[pair], self.design.second[pair]
         sign = np.where(outcome == WIN, 1.0, np.where(outcome == LOSS, -1.0, 0.0)) * self.entry_count
@@ -316,7 +352,7 @@ class _BoardBuilder:
             return None
         if self.position_problem:
             return Interval(POINTS * float(full.position[0]), why=f"no interval: {self.position_problem}")
-        return self._estimate(POINTS * float(full.position[0]), POINTS * drawn.position, self.group_count)
+        return self.estimate(POINTS * float(full.position[0]), POINTS * drawn.position, self.group_count)
 
     def _describe(self, tally: _Tallies, prior: bool, drawn: DavidsonFit) -> Iterator[str]:
         """Yield sentences on what the votes cannot tell, and on what was assumed."""

@@ -12,8 +12,9 @@ them, and a run that is resumed asks the same.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -117,10 +118,17 @@ def derive_output_schema(schema: CaseSchema) -> tuple[CaseSchema, OutputNames]:
 
 @dataclass(frozen=True, slots=True)
 class CollectedItems:
-    """The items of an arena, and what is wrong with the cases that are not in them, in sentences."""
+    """The items of an arena, and what is wrong with the cases that are not in them.
+
+    Attributes:
+        items: The items.
+        problems: What is wrong, in sentences.
+        possible: Pairs that there would be if nothing were wrong with the outputs that are known.
+    """
 
     items: tuple[ArenaItem, ...]
     problems: tuple[str, ...]
+    possible: int = 0
 
     def check(self, *, skip_bad: bool = False) -> None:
         """Raise for what is wrong.
@@ -143,12 +151,15 @@ class CollectedItems:
             raise CaseError(f"There is no pair to compare: no photograph or prompt has outputs of two models{first}.")
 
 
-def collect_items(rows: Iterable[CaseRow], names: OutputNames) -> CollectedItems:
+def collect_items(
+    rows: Iterable[CaseRow], names: OutputNames, find_problems: Callable[[Case], Sequence[str]] = lambda case: ()
+) -> CollectedItems:
     """Group cases by what they are an output for.
 
     Args:
         rows: Cases of one output each, with the group `model`.
         names: Under which name they have it.
+        find_problems: Says what is wrong with the images of a case, such as that a file is missing.
 
     Returns:
         Items with two outputs or more. What was left out of them is a problem: a case that is wrong or names no model,
@@ -156,6 +167,7 @@ def collect_items(rows: Iterable[CaseRow], names: OutputNames) -> CollectedItems
     """
     problems: list[str] = []
     found: dict[tuple[object, ...], list[Case]] = {}
+    lost: dict[tuple[object, ...], set[str]] = {}  # models whose output for an item cannot be used
     for row in rows:
         if row.case is None:
             problems += [f"{row.location}: {problem}" for problem in row.problems]
@@ -164,23 +176,31 @@ def collect_items(rows: Iterable[CaseRow], names: OutputNames) -> CollectedItems
                 f"{row.location}: the case {row.id!r} names no model; give a column 'model', or write {{model}} in the "
                 "pattern of its image."
             )
+        elif wrong := find_problems(row.case):
+            problems += [f"{row.location}: {problem}" for problem in wrong]
+            lost.setdefault(_item_key(row.case, names), set()).add(row.case.groups[MODEL].strip())
         else:
             found.setdefault(_item_key(row.case, names), []).append(row.case)
+    models = {
+        key: {case.groups[MODEL].strip() for case in found.get(key, ())} | lost.get(key, set())
+        for key in found.keys() | lost.keys()
+    }
+    possible = sum(math.comb(len(made), 2) for made in models.values())
     cases = list(found.values())
     sources = _name_sources(cases, names)
     labels = _number_repeats([*sources], list(range(len(cases))))
     by_model = [_sort_by_model(label, members, problems) for label, members in zip(labels, cases, strict=True)]
     lonely = _find_lonely_models(cases, problems)
     items = []
-    for label, source, outputs in zip(labels, sources, by_model, strict=True):
+    for key, label, source, outputs in zip(found, labels, sources, by_model, strict=True):
         kept = {model: case for model, case in outputs.items() if model not in lonely}
         if len(kept) < 2:
-            if len(outputs) == 1 and kept:
+            if len(outputs) == 1 and kept and key not in lost:
                 model, case = next(iter(kept.items()))
                 problems.append(f"{label}: there is one output only, {case.id!r} of {model}; a comparison takes two.")
             continue
         items.append(_make_item(label, source, kept, names))
-    return CollectedItems(tuple(items), tuple(problems))
+    return CollectedItems(tuple(items), tuple(problems), possible)
 
 
 def _item_key(case: Case, names: OutputNames) -> tuple[object, ...]:

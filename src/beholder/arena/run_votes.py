@@ -24,6 +24,7 @@ from beholder.statistics.data import SOURCE_GROUP, Floats
 from beholder.verdicts.verdict import Outcome
 
 ARENA_KEY = "arena"  # in the suite that is stored with a run: how its pairs were chosen
+POOL_SIZE, LEFT_OUT = "of", "left_out"  # there: how many pairs there were to ask, and how many could not be
 
 
 class ModelCounts(msgspec.Struct, frozen=True):
@@ -44,6 +45,8 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
     Attributes:
         pairs: Pairs with a verdict.
         votes: Those with a vote.
+        of: Pairs that there were to ask, of which `pairs` may be a sample; None where the run does not say.
+        left_out: Pairs that could not be asked, as an image was missing or both were the same (`skip_bad`).
         failed: Those without one, by outcome.
         calls: Answers that were given, in all orders and by all judges.
         both_orders: Pairs that at least one judge answered in both orders.
@@ -51,12 +54,14 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
         flip_rate: The share of these.
         lean: Share of answers for the output that was shown first, less one half; a tie counts half.
         models: What a board does not say of each model.
-        chosen: Of adaptive pairs, how they were chosen and why no more were, as the run has it. Else empty: where all
-            pairs were asked, and also where a number of them was, which a run does not say.
+        chosen: How the pairs were chosen, as the run has it; of adaptive pairs also why no more were. Empty for a run
+            that was not made as an arena.
     """
 
     pairs: int
     votes: int
+    of: int | None
+    left_out: int
     failed: Mapping[str, int]
     calls: int
     both_orders: int
@@ -69,6 +74,11 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
     def sentences(self) -> list[str]:
         """Return the statistics as sentences."""
         found = []
+        if self.of is not None and self.pairs < self.of:
+            found.append(f"This board is of a sample: {self.pairs:,} of {self.of:,} pairs.")
+        if self.left_out:
+            pairs, had = ("1 pair", "was") if self.left_out == 1 else (f"{self.left_out:,} pairs", "were")
+            found.append(f"{pairs} could not be compared and {had} left out: an output was missing or the same.")
         if self.failed:
             listed = ", ".join(f"{count:,} {outcome}" for outcome, count in self.failed.items())
             found.append(
@@ -140,11 +150,13 @@ class RunVotes:
                 "has a page for it."
             )
 
-    def votes(self, group: str | None = None) -> Votes:
+    def votes(self, group: str | None = None, *, each_answer: bool = False) -> Votes:
         """Return the votes.
 
         Args:
             group: The group of cases that belong together; else `source`, if they have it, else each pair.
+            each_answer: Return each answer as a vote, which has a position, in place of the verdicts, which have none
+                where pairs were asked in both orders.
 
         Raises:
             UsageError: There is no vote, or no case has the group.
@@ -158,7 +170,8 @@ class RunVotes:
         if group is not None and not any(row.groups.get(group) for row in rows):
             known = ", ".join(sorted({key for row in rows for key in row.groups})) or "none"
             raise UsageError(f"No case of the run {self.record.id} has the group {group!r}; there are: {known}.")
-        return make_votes(self._rows, name if any(row.groups.get(name) for row in rows) else "")
+        counted = [vote for row in self._rows for vote in row.split()] if each_answer else self._rows
+        return make_votes(counted, name if any(row.groups.get(name) for row in rows) else "")
 
     def _count_failed(self) -> dict[str, int]:
         return dict(Counter(str(row.outcome) for row in self._rows if row.winner is None).most_common())
@@ -190,10 +203,14 @@ class RunVotes:
             )
             for model in models
         }
-        chosen = self.record.suite.get(ARENA_KEY)
+        stored = self.record.suite.get(ARENA_KEY)
+        chosen: Mapping[str, object] = stored if isinstance(stored, Mapping) else {}
+        of, left_out = (chosen.get(key) for key in (POOL_SIZE, LEFT_OUT))
         return ArenaStatistics(
-            pairs=len(rows),
+            pairs=len({row.case for row in rows}),
             votes=sum(row.winner is not None for row in rows),
+            of=of if isinstance(of, int) else None,
+            left_out=left_out if isinstance(left_out, int) else 0,
             failed=self._count_failed(),
             calls=int(calls.sum()),
             both_orders=int(both.sum()),
@@ -201,7 +218,7 @@ class RunVotes:
             flip_rate=estimates.get("flip_rate", none) if both.any() else none,
             lean=estimates.get("lean", undefined_estimate("there is no answer")),
             models=counts,
-            chosen=chosen if isinstance(chosen, Mapping) else {},
+            chosen=chosen,
         )
 
 
@@ -217,14 +234,16 @@ class ArenaRounds:
         self,
         selection: AdaptiveSelection,
         on_round: Callable[[RoundDecision, int], None] = lambda decision, asked: None,
+        stored: Mapping[str, object] | None = None,
     ) -> None:
         """Make the rounds of one start of a run.
 
         Args:
             selection: Chooses pairs by votes.
             on_round: Called with each decision, and how many pairs were asked before it.
+            stored: What the run has of its pairs already, which is kept.
         """
-        self.selection, self._on_round = selection, on_round
+        self.selection, self._on_round, self._stored = selection, on_round, stored or {}
         self._votes: dict[int, VoteOutcome | None] | None = None
         self._last: Sequence[int] = ()
         self._over_budget = False
@@ -248,7 +267,7 @@ class ArenaRounds:
         self._last = decision.pairs
         if not decision.pairs:
             told = {"pairs": ADAPTIVE, "until_width": self.selection.until_width, "width": decision.width}
-            ledger.update_suite(run, **{ARENA_KEY: {**told, "why": decision.why}})
+            ledger.update_suite(run, **{ARENA_KEY: {**self._stored, **told, "why": decision.why}})
         return [pool.case_id(at) for at in decision.pairs]
 
     def _decide(self, blocked: frozenset[int]) -> RoundDecision:

@@ -23,7 +23,7 @@ from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import StoredVerdict
 from beholder.rubrics.brief import GIVEN, SWAPPED
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
-from beholder.verdicts.verdict import WINNERS, Outcome, Preference, Verdict
+from beholder.verdicts.verdict import WINNERS, Outcome, Preference, PreferenceAnswer, Verdict
 
 EACH_ANSWER = "each answer"
 OUTCOMES = dict(zip(WINNERS, VoteOutcome, strict=True))  # of winners, for candidates in given order
@@ -42,6 +42,7 @@ class PairRow(msgspec.Struct, frozen=True):
         calls: The answers of which it is known what was shown first.
         shown_first: Those for what was shown first; a tie counts half.
         swapped: Whether the second candidate was shown first in all answers.
+        answers: Each answer with a choice: who gave it, the choice, and whether the second candidate was shown first.
     """
 
     case: str
@@ -55,6 +56,7 @@ class PairRow(msgspec.Struct, frozen=True):
     calls: int
     shown_first: float
     swapped: bool = False
+    answers: tuple[tuple[str, str, bool], ...] = ()
 
     @classmethod
     def of(cls, stored: StoredVerdict) -> PairRow:
@@ -81,7 +83,19 @@ class PairRow(msgspec.Struct, frozen=True):
             calls=len(first),
             shown_first=sum(first),
             swapped=bool(answered) and all(order == SWAPPED for _, _, order in answered),
+            answers=tuple(
+                (_name_voter(answer), answer.choice, answer.order == SWAPPED)
+                for answer in preference.answers
+                if answer.choice is not None
+            ),
         )
+
+    def split(self) -> list[PairRow]:
+        """Return each answer behind the verdict as a vote by itself."""
+        return [
+            msgspec.structs.replace(self, judge=judge, winner=choice, swapped=swapped, both_orders=False)
+            for judge, choice, swapped in self.answers
+        ]
 
 
 def make_votes(rows: Sequence[PairRow], group: str) -> Votes:
@@ -102,9 +116,14 @@ def make_votes(rows: Sequence[PairRow], group: str) -> Votes:
         case=_label(row.case for row in voted),
         group=_label(row.groups.get(group) or row.case for row in voted) if group else None,
         judge=_label(row.judge for row in voted),
+        order=_label("" if row.both_orders else "ab" for row in voted),
         group_name=group,
         unanswered=dict(Counter(row.judge for row in rows if row.winner is None)),
     )
+
+
+def _name_voter(answer: PreferenceAnswer) -> str:
+    return answer.judge + (f" #{answer.sample + 1}" if answer.sample else "")
 
 
 def _vote_outcome(row: PairRow) -> VoteOutcome:
@@ -160,8 +179,7 @@ def list_verdict_votes(verdicts: Iterable[StoredVerdict], run: str = "") -> Iter
         yield columns | _make_vote(pair.judge + ending, pair.winner, swapped=pair.swapped)
         answers = verdict.preference.answers if verdict.preference is not None else ()
         for answer in answers if len(answers) > 1 else ():
-            sample = f" #{answer.sample + 1}" if answer.sample else ""
-            judge = f"{answer.judge}{sample}{ending}, {EACH_ANSWER}"
+            judge = f"{_name_voter(answer)}{ending}, {EACH_ANSWER}"
             yield columns | _make_vote(judge, answer.choice, swapped=answer.order == SWAPPED)
 
 

@@ -75,6 +75,8 @@ class Votes:
         group: What belongs together, such as the photograph; None where each vote is independent of the others.
         judge: Who voted; None where the votes do not say.
         group_name: The column of `group`; empty without one.
+        order: `ab` where `first` was shown first; empty where the pair was shown in both orders, so that neither was;
+            None where the votes do not say.
         unanswered: Rows without a winner, by judge: calls that failed, which are no ties.
         derived: Whether the votes were made from scores instead of asking for them.
         notes: Sentences on what was left out or is doubtful.
@@ -87,6 +89,7 @@ class Votes:
     case: Labels | None = None
     group: Labels | None = None
     judge: Labels | None = None
+    order: Labels | None = None
     group_name: str = ""
     unanswered: Mapping[str, int] | None = None
     derived: bool = False
@@ -100,7 +103,7 @@ class Votes:
 
     def to_csv(self) -> str:
         """Return the rows of the public boards as CSV; the model that was shown first is `model_a`."""
-        columns = {"case": self.case, "judge": self.judge}
+        columns = {"case": self.case, "judge": self.judge, "order": self.order}
         if self.group is not None and self.group_name not in ("case", "id"):
             columns[self.group_name] = self.group
         present = {name: labels for name, labels in columns.items() if labels is not None}
@@ -213,7 +216,9 @@ class _VoteReader:
         self._first, self._second, self._outcome, self._lines = array("i"), array("i"), array("b"), array("i")
         names = dict.fromkeys((*GROUP_COLUMNS, "judge", *([] if group is None else [group])))
         self._labels = {name: _Coder() for name in names}
+        self._orders = _Coder()
         self._unanswered: dict[str, int] = {}
+        self._own_rivals = 0
         self._problems: list[str] = []
         self._problem_count = 0
 
@@ -304,7 +309,7 @@ class _VoteReader:
             self._reject(line, "there is one output only: model_a and model_b name two")
             return
         if models[0] == models[1] and not self._same_model:
-            self._reject(line, f"{models[0]!r} is compared with itself; leave such votes out, they rank nothing")
+            self._own_rivals += 1
             return
         word = record.get("winner", "").strip()
         if not word:
@@ -312,7 +317,8 @@ class _VoteReader:
             self._unanswered[judge] = self._unanswered.get(judge, 0) + 1
             return
         winner = _ALIASES.get(word.lower(), word.lower())
-        order = record.get("order", "").strip().lower() or "ab"
+        given = record.get("order", "").strip().lower()
+        order = given or "ab"
         if winner not in WINNERS:
             self._reject(line, _explain_winner(word, models))
             return
@@ -331,6 +337,7 @@ class _VoteReader:
         self._lines.append(line)
         for name, coder in self._labels.items():
             coder.add(record.get(name, "").strip())
+        self._orders.add("ab" if given else "")
 
     def _reject(self, line: int, problem: str) -> None:
         self._problem_count += 1
@@ -353,6 +360,7 @@ class _VoteReader:
             case=labels.get("case", labels.get("id")),
             group=None if group is None else _separate_unnamed(group),
             judge=labels.get("judge"),
+            order=self._orders.labels() if "ab" in self._orders.numbers else None,
             group_name=group_name,
             unanswered=self._unanswered,
         )
@@ -363,7 +371,15 @@ class _VoteReader:
             rows = f"{_count(self._problem_count, 'row')} of {self._name} cannot be used:"
             raise UsageError("\n".join([rows, *lines]))
         if not len(votes):
-            raise UsageError(f"{self._title()} holds no vote: no row has a winner.")
+            why = "all compare a model with itself" if self._own_rivals else "no row has a winner"
+            raise UsageError(f"{self._title()} holds no vote: {why}.")
+        if self._own_rivals:
+            does = "compares" if self._own_rivals == 1 else "compare"
+            notes.insert(
+                0,
+                f"{_count(self._own_rivals, 'row')} {does} a model with itself, which ranks nothing, and "
+                f"{_do(self._own_rivals)} not count.",
+            )
         failed = sum(self._unanswered.values())
         if failed:
             notes.insert(
@@ -425,6 +441,7 @@ def _select(votes: Votes, rows: Ints, notes: tuple[str, ...]) -> Votes:
         case=None if votes.case is None else votes.case.select(rows),
         group=None if votes.group is None else votes.group.select(rows),
         judge=None if votes.judge is None else votes.judge.select(rows),
+        order=None if votes.order is None else votes.order.select(rows),
         group_name=votes.group_name,
         unanswered=votes.unanswered,
         notes=notes,

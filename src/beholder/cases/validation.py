@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import msgspec
 
@@ -136,6 +136,14 @@ def check_cases(
     if duplicates:
         bad = array("Q", sorted({*bad, *_find_duplicate_rows(rows, duplicates, problems)}))
     return CaseCheck(total - len(bad), fingerprint.hexdigest(), tuple(problems.kept), problems.count, tuple(bad))
+
+
+def make_image_check(
+    *, limits: ImageLimits = DEFAULT_IMAGE_LIMITS, allow_remote: bool = False
+) -> Callable[[Case], list[str]]:
+    """Return a function that says what is wrong with the images of a case; each file is opened once."""
+    identify_file = lru_cache(_CACHED_IMAGES)(partial(_identify_image, limits=limits))
+    return lambda case: _check_images(case, identify_file, limits, allow_remote)[0]
 
 
 def iter_valid_cases(rows: Iterable[CaseRow], checked: CaseCheck) -> Iterator[Case]:

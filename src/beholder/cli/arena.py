@@ -1,4 +1,4 @@
-"""`beholder arena`: ask judges to compare outputs (`run`), boards (`show`, `fit`), votes beside people's (`agree`)."""
+"""`beholder arena`: ask judges to compare outputs (`run`), boards (`show`, `fit`), people (`agree`, `estimate`)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 if TYPE_CHECKING:
     from beholder.api.arena_run import Arena
     from beholder.arena.agreement import ArenaAgreement
+    from beholder.arena.estimation import ArenaEstimate
     from beholder.arena.leaderboard import Leaderboard
     from beholder.arena.votes import Votes
     from beholder.runs.execution import SuiteRun
@@ -45,6 +46,10 @@ FailUnlessOption = Annotated[
     list[str] | None,
     typer.Option(help='Exit code 1 unless this holds: "candidate > baseline".', show_default=False),
 ]
+PairsOption = Annotated[
+    str, typer.Option(help="Which pairs to ask: all, a number spread evenly, or adaptive: where it tells most.")
+]
+SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Skip invalid cases and outputs without a partner.")]
 VotesFile = Annotated[
     Path | None, typer.Option(help="Write the votes as CSV, as the public boards have them.", show_default=False)
 ]
@@ -54,17 +59,13 @@ VotesFile = Annotated[
 @with_suite
 def run(
     suite: Suite,
-    pairs: Annotated[
-        str, typer.Option(help="Which pairs to ask: all, a number spread evenly, or adaptive: where it tells most.")
-    ] = "all",
+    pairs: PairsOption = "all",
     until_width: Annotated[
         float, typer.Option(help="Of adaptive pairs: until no interval between neighbors is wider, in rating points.")
     ] = 30.0,
     retry: Annotated[str, typer.Option(help="Final outcomes to try again: refused,filtered,unmeasured.")] = "",
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew and ask even what is answered already.")] = False,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Skip invalid cases and outputs without a partner.")
-    ] = False,
+    skip_bad: SkipBadOption = False,
     batch: Annotated[bool, typer.Option("--batch", help="By the provider's batch API: half price, in a day.")] = False,
     of: Annotated[str, typer.Option("--run", help="Resume this run, though its files were moved or touched.")] = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
@@ -113,6 +114,33 @@ def run(
     raise typer.Exit(code)
 
 
+@app.command("plan")
+@with_suite
+def plan(
+    suite: Suite,
+    pairs: PairsOption = "all",
+    skip_bad: SkipBadOption = False,
+    exact: Annotated[bool, typer.Option("--exact", help="Make every brief, however many pairs there are.")] = False,
+    json_: JsonOption = False,
+) -> None:
+    """Show what an arena would ask and cost: pairs, calls, tokens, money. Asks nobody.
+
+    Adaptive pairs end earlier: of them all are planned, which is the most that they can come to.
+    """
+    from beholder.api.arena_run import plan_arena
+    from beholder.cli.output import show_spinner
+    from beholder.cli.run import print_plan
+
+    with show_spinner("making briefs"):
+        result = plan_arena(suite, pairs=pairs, skip_bad=skip_bad, exact=exact)
+    if json_:
+        print_text(json.dumps(result.to_dict(), ensure_ascii=False, default=str))
+        return
+    if pairs.strip().lower() == "adaptive":
+        print_text("Adaptive pairs end as soon as the board is known: at most")
+    print_plan(result, suite)
+
+
 @app.command("show")
 def show(
     run: OptionalRun = None,
@@ -133,6 +161,9 @@ def show(
     group: Annotated[
         str | None, typer.Option("--group", help="What belongs together; else source.", show_default=False)
     ] = None,
+    position: Annotated[
+        bool, typer.Option("--position", help="Also fit the advantage of being shown first; each answer is a vote.")
+    ] = False,
     fail_unless: FailUnlessOption = None,
     csv: VotesFile = None,
     seed: SeedOption = DEFAULT_SEED,
@@ -149,7 +180,9 @@ def show(
 
     if csv is not None:
         _check_csv(csv, [] if anchor is None else [anchor], address, force)
-    arena = show_arena(run, judge=judge, anchor=anchor, group=group, seed=seed, draws=draws, ledger=address)
+    arena = show_arena(
+        run, judge=judge, anchor=anchor, group=group, position=position, seed=seed, draws=draws, ledger=address
+    )
     gate = arena.gate(*fail_unless) if fail_unless else None
     _write_votes(csv, arena.votes)
     if json_:
@@ -325,6 +358,68 @@ def agree(
         print_text(json.dumps(agreement.to_dict()))
     else:
         _print_agreement(agreement, full=full)
+
+
+@app.command("estimate")
+def estimate(
+    votes: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[VOTES]",
+            help="Votes of one judge (CSV or JSONL with case, model_a, model_b, winner), or a run of pairs; else the "
+            "latest run.",
+            show_default=False,
+        ),
+    ] = None,
+    people: Annotated[
+        Path | None,
+        typer.Option(
+            help="Votes of people on some of the pairs; without it those in the ledger on the run.", show_default=False
+        ),
+    ] = None,
+    group: VoteGroupOption = None,
+    fail_unless: FailUnlessOption = None,
+    seed: SeedOption = DEFAULT_SEED,
+    draws: DrawsOption = DEFAULT_DRAWS,
+    address: LedgerOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Estimate the board that people would make: their votes on some pairs, corrected by the judge's on all.
+
+    Exit codes: 0; 1 a model is not better as --fail-unless wants it; 2 wrong use; 4 that cannot be told.
+    """
+    from beholder.api.arena import estimate_arena
+
+    found = estimate_arena(votes, people=people, group=group, seed=seed, draws=draws, ledger=address)
+    gate = found.gate(*fail_unless) if fail_unless else None
+    if json_:
+        print_text(json.dumps(found.to_dict() | ({} if gate is None else {"gate": gate.to_dict()})))
+    else:
+        _print_estimate(found)
+    if gate is not None:
+        _exit_by_gate(gate)
+
+
+def _print_estimate(found: ArenaEstimate) -> None:
+    from beholder.reports.arena import (
+        ESTIMATE_HEADERS,
+        arena_estimate_rows,
+        arena_estimate_sentences,
+        arena_estimate_title,
+        confusion_table,
+    )
+    from beholder.reports.text import numbers_table, print_table
+
+    print_text(printable(arena_estimate_title(found)))
+    table = numbers_table(ESTIMATE_HEADERS, arena_estimate_rows(found))
+    table.columns[1].justify = "left"
+    print_table(table)
+    for judge in found.agreement.judges:
+        print_text("")
+        print_table(numbers_table(*confusion_table(judge)))
+    print_text("")
+    for sentence in arena_estimate_sentences(found):
+        print_text(printable(sentence))
 
 
 def _print_agreement(agreement: ArenaAgreement, *, full: bool) -> None:

@@ -142,7 +142,7 @@ def plan(
         shown = {**result.to_dict(), **({"brief": None} if brief is False else {})}
         typer.echo(json.dumps(shown, ensure_ascii=False, default=str))
         return
-    _print_plan(result, suite)
+    print_plan(result, suite)
     if brief is None and result.example:
         typer.echo("--brief shows what a judge is told about a case.")
     if brief and result.example:
@@ -150,7 +150,8 @@ def plan(
         print_brief(result.example)
 
 
-def _print_plan(result: Plan, suite: Suite) -> None:
+def print_plan(result: Plan, suite: Suite) -> None:
+    """Print what a run would ask and cost."""
     from rich.console import Console
 
     console = Console(highlight=False, emoji=False)

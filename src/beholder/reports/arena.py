@@ -1,4 +1,4 @@
-"""Tables of `beholder arena fit`, `show` and `agree`, for the terminal and for a notebook."""
+"""Tables of `beholder arena fit`, `show`, `agree` and `estimate`, for the terminal and for a notebook."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from beholder.arena.agreement import ArenaAgreement, VoteAgreement
+from beholder.arena.estimation import ArenaEstimate
 from beholder.arena.leaderboard import Leaderboard, ModelRating
 from beholder.arena.run_votes import ArenaStatistics
 from beholder.reports.charts import html_result, html_sentences, html_table
@@ -15,6 +16,7 @@ from beholder.statistics.bootstrap import Interval
 
 LEADERBOARD_HEADERS = ("rank", "model", "rating", "votes", "win rate", "both bad")
 ARENA_HEADERS = (*LEADERBOARD_HEADERS, "flips", "no vote")
+ESTIMATE_HEADERS = ("rank", "model", "rating", "people alone", "judge alone", "judge favors by")
 AGREEMENT_HEADERS = ("judge", "pairs", "same vote", "where both decide", "κ", "leans to the first")
 
 
@@ -73,6 +75,47 @@ def arena_html(board: Leaderboard, statistics: ArenaStatistics, name: str) -> Ma
     table = html_table(ARENA_HEADERS, arena_rows(board, statistics))
     sentences = html_sentences(arena_sentences(board, statistics))
     return html_result(f"{name}: {leaderboard_title(board)}", [table, sentences])
+
+
+def arena_estimate_title(found: ArenaEstimate) -> str:
+    """Return what an estimate was made of."""
+    return (
+        f"The board of people, estimated: {found.board.votes:,} votes of people on {found.shared:,} of {found.pairs:,} "
+        "pairs, and the judge's on all"
+    )
+
+
+def arena_estimate_rows(found: ArenaEstimate) -> list[Sequence[str]]:
+    """Return a row for each model of an estimated board, under `ESTIMATE_HEADERS`."""
+    return [
+        (
+            format_rank(row),
+            row.model,
+            format_interval(row.rating, 0),
+            format_interval(found.people[row.model].rating, 0),
+            format_interval(found.judge[row.model].rating, 0),
+            format_interval(found.bias[row.model], 0),
+        )
+        for row in found.board.ratings
+    ]
+
+
+def arena_estimate_sentences(found: ArenaEstimate) -> list[str]:
+    """Return the sentences below an estimated board."""
+    judges = [
+        f"The judge gives the vote of most people in {format_interval(judge.accuracy, 2)} of the pairs that both voted "
+        f"on; where both name a winner, in {format_interval(judge.accuracy_decided, 2)}. It leans to what was shown "
+        f"first by {format_interval(judge.lean, 2)}."
+        for judge in found.agreement.judges
+    ]
+    return [*judges, *found.notes, *found.board.notes, found.board.interval_note]
+
+
+def arena_estimate_html(found: ArenaEstimate) -> Markup:
+    """Return an estimated board for a notebook."""
+    parts = [html_table(ESTIMATE_HEADERS, arena_estimate_rows(found))]
+    parts += [html_table(*confusion_table(judge)) for judge in found.agreement.judges]
+    return html_result(arena_estimate_title(found), [*parts, html_sentences(arena_estimate_sentences(found))])
 
 
 def agreement_rows(agreement: ArenaAgreement) -> list[Sequence[str]]:

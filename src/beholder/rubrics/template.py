@@ -109,7 +109,7 @@ def offers_answer(rule: str, condition: str) -> bool:
 @lru_cache(64)
 def _render_in_worker(source: str, values: bytes) -> str:
     flags = ["-P", "-E"] if sys.flags.ignore_environment else ["-P"]
-    request = pickle.dumps([str(folder) for folder in sys.path]) + pickle.dumps((source, values))
+    request = pickle.dumps(list_import_folders()) + pickle.dumps((source, values))
     try:
         done = subprocess.run(
             [sys.executable, *flags, "-c", _START],
@@ -133,6 +133,20 @@ def _render_in_worker(source: str, values: bytes) -> str:
         raise TemplateFailure(reply["error"], reply["line"])
     text: str = reply["text"]
     return text
+
+
+def list_import_folders() -> list[str]:
+    """Return from where a worker process imports: from where this one does.
+
+    While `cv2` is imported, on another thread, its own folder stands in `sys.path`. In a worker its `typing` would take
+    the place of the standard library's.
+    """
+    return [str(folder) for folder in sys.path if not _is_inside_opencv(str(folder))]
+
+
+def _is_inside_opencv(folder: str) -> bool:
+    candidates = folder, os.path.dirname(folder)
+    return any(os.path.basename(path) == "cv2" and os.path.isfile(f"{path}/__init__.py") for path in candidates)
 
 
 def _too_long() -> str:

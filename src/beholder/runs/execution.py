@@ -333,7 +333,8 @@ def find_or_create_run(suite: Suite, ledger: Ledger, checked: CaseCheck, *, fres
         total=0 if rounds is not None else checked.count * len(suite.rubrics()),
         suite=suite.public_dict()
         | ({"fresh": True} if fresh else {})
-        | ({"rounds": rounds.name} if rounds is not None else {}),
+        | ({"rounds": rounds.name} if rounds is not None else {})
+        | dict(suite.objects.facts),
         rubrics=tuple(msgspec.to_builtins(rubric) for rubric in suite.rubrics()),
         prompt=suite.prompt_text(),
         versions={"beholder": __version__, "python": platform.python_version(), "platform": platform.platform()},

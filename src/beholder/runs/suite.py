@@ -83,12 +83,14 @@ class SuiteObjects:
         cases: In place of the key `cases`: an iterable, a dataset or a frame; see `cases.sources.open_cases`.
         judges: By their position in `judges`, where an entry with their name stands for them. Their owner closes them.
         rounds: Chooses the cases that are judged, in rounds; without it all are.
+        facts: What is stored with the run besides the keys of the suite.
     """
 
     rubric: Rubric | None = None
     cases: Iterable[object] | None = None
     judges: Mapping[int, Judge] = field(default_factory=dict)
     rounds: CaseRounds | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)
     _opened: Iterable[CaseRow] | None = None
 
     def open_cases(self, schema: CaseSchema) -> Iterable[CaseRow]:

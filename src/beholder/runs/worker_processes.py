@@ -26,6 +26,8 @@ from importlib import import_module
 from queue import Empty, SimpleQueue
 from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from beholder.rubrics.template import list_import_folders
+
 if TYPE_CHECKING:
     from beholder.images.memory import MemoryBudget
 
@@ -92,7 +94,7 @@ class WorkerProcess:
         request = WorkerMessage.pack((work, args, kwargs))
         try:
             if not self._started:
-                pickle.dump([str(folder) for folder in sys.path], self._requests)
+                pickle.dump(list_import_folders(), self._requests)
                 self._started = True
             request.write(self._requests)
             reply = WorkerMessage.read(self._replies)
