@@ -15,11 +15,12 @@ import yaml
 from support.host_projects import KEYS, draw_photos, host_environment, reply_to
 from support.hosts import node_host
 
+import beholder
 from beholder import JudgeUnavailable, UsageError, list_runs
 from beholder.integrations.agentv import grade
 from beholder.testing.server import JudgeServer
 
-GRADER = {"name": "beholder", "type": "code-grader", "command": [sys.executable, "-m", "beholder", "grade", "agentv"]}
+COMMAND = [sys.executable, "-m", "beholder", "grade", "agentv"]
 BY = {"rubric": "edit-preservation", "judge": "openai:m"}
 
 
@@ -70,19 +71,20 @@ def test_an_evaluation_is_graded(folder: Path, server: JudgeServer) -> None:
     (folder / ".agentv").mkdir()
     (folder / ".agentv" / "targets.yaml").write_text(yaml.safe_dump({"targets": [{**target, "workers": 3}]}))
     content: list[dict[str, str]] = [{"type": "image", "value": "before.png"}]
-    evaluation = {
-        "name": "edits",
-        "execution": {"target": "edit"},
-        "tests": [
-            {
-                "id": id_,
-                "criteria": "The edit is right.",
-                "input": [{"role": "user", "content": [{"type": "text", "value": said}, *content]}],
-                "assertions": [{**GRADER, **BY, **more}],
-            }
-            for id_, (said, more) in tests.items()
-        ],
-    }
+    page = (Path(beholder.__file__).parents[2] / "docs" / "agentv.md").read_text("utf-8")
+    evaluation = yaml.safe_load(page.partition("```yml\n")[2].partition("```")[0])
+    [example] = evaluation["tests"]
+    [assertion] = example["assertions"]
+    assert assertion["command"] == ["beholder", "grade", "agentv"]
+    evaluation["tests"] = [
+        {
+            **example,
+            "id": id_,
+            "input": [{"role": "user", "content": [{"type": "text", "value": said}, *content]}],
+            "assertions": [{**assertion, "command": COMMAND, "judge": "openai:m", **more}],
+        }
+        for id_, (said, more) in tests.items()
+    ]
     (folder / "edits.eval.yaml").write_text(yaml.safe_dump(evaluation))
     done = subprocess.run(
         ["agentv", "eval", "edits.eval.yaml", "--workers", "3"],
@@ -153,8 +155,7 @@ def test_what_has_no_score_is_an_error(folder: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"config": {}}', json.dumps(case("make it refused"))])
 def test_a_failure_is_exit_1_with_a_sentence(folder: Path, server: JudgeServer, text: str) -> None:
-    command = [sys.executable, "-m", "beholder", "grade", "agentv"]
-    done = subprocess.run(command, input=text, env=host_environment(server), capture_output=True, text=True)
+    done = subprocess.run(COMMAND, input=text, env=host_environment(server), capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("beholder: ")
     assert len(done.stderr.splitlines()) == 1

@@ -17,6 +17,7 @@ import yaml
 from support.host_projects import draw_photos, host_environment, reply_to
 from support.hosts import node_host
 
+import beholder
 from beholder import UsageError, init, list_runs
 from beholder.integrations.promptfoo import get_assert
 from beholder.testing.server import JudgeServer
@@ -187,6 +188,9 @@ def test_every_form_of_an_output_is_one_image(folder: Path) -> None:
 
 def test_the_files_are_written_once(folder: Path) -> None:
     assert init(promptfoo=True) == Path("promptfooconfig.yaml")
+    docs = Path(beholder.__file__).parents[2] / "docs" / "promptfoo.md"
+    assert Path("promptfooconfig.yaml").read_text() in docs.read_text("utf-8")
+    assert Path("beholder_assert.py").read_text() in docs.read_text("utf-8")
     assert Path("beholder_assert.py").read_text().count("\n") == 1
     Path("promptfooconfig.yaml").unlink()
     with pytest.raises(UsageError, match=r"'beholder_assert.py' exists already"):

@@ -1,5 +1,4 @@
-"""Scorers and a task for inspect_ai: `inspect score LOG --scorer beholder/edit-preservation`,
-`inspect eval beholder/suite`.
+"""Scorers and a task for inspect_ai: `--scorer beholder/edit-preservation`, `inspect eval beholder/suite`.
 
 inspect_ai loads this module by its entry point in every project where Beholder is installed, so it imports nothing
 else; the rest is imported when a scorer is made. A scorer's session has an event loop in a thread of its own, so that
@@ -10,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -58,6 +58,7 @@ _USUAL_TEXTS = {"instruction": "input", "input": "input", "output": "output", "e
 _REASONS = {"unreadable": "scoring_failed", "over_budget": "scoring_failed", "interrupted": "scoring_failed"}
 _METRICS = {"*": [mean(), stderr()]}  # a column for the score and for each criterion
 _threads: RunVar[CapacityLimiter] = RunVar("beholder_threads")
+_opening = threading.Lock()
 _suite_sessions: WeakValueDictionary[str, Session] = WeakValueDictionary()
 
 
@@ -226,8 +227,9 @@ def _make_scorer(
 
     def score_sample(state: TaskState, target: Target) -> Score:
         try:
-            if not sessions:
-                sessions.append(open_session(ledger))
+            with _opening:  # samples are scored in several threads
+                if not sessions:
+                    sessions.append(open_session(ledger))
             session = sessions[0]
             verdict = session.judge(rubric, reader.read(state, target))
         except (_NoInput, BeholderError) as error:

@@ -1,5 +1,7 @@
-"""The assertion for promptfoo: `from beholder.integrations.promptfoo import get_assert` is the whole file that
-`assert: [{type: python, value: file://beholder_assert.py}]` names.
+"""The assertion for promptfoo, `get_assert`.
+
+`from beholder.integrations.promptfoo import get_assert` is the whole file that an assertion names:
+`assert: [{type: python, value: file://beholder_assert.py}]`.
 
 promptfoo starts a Python process for each assertion. They share one run in a ledger, and with it answers and budget.
 """

@@ -1,5 +1,7 @@
-"""What adapters share: ids of cases, verdicts as Markdown and in short, criteria as shares, the options of a suite; and
-how a host that starts a process for each case says what is judged by whom."""
+"""What adapters share: ids of cases, verdicts as Markdown and in short, the options of a suite, `GraderConfig`.
+
+A `GraderConfig` is how a host that starts a process for each case says what is judged by whom.
+"""
 
 from __future__ import annotations
 
@@ -102,8 +104,8 @@ def _list_markdown(verdict: Verdict) -> Iterator[str]:
         yield f"| {_quote(key.replace('_', ' '))} | {score} | {_quote(describe_criterion(one))} |"
     notes = [f"{key.replace('_', ' ')}: {item}" for key, items in verdict.findings.items() for item in items]
     notes += [verdict.assessment] if verdict.assessment else []
-    marks = [(one.at, one.why) for one in (*verdict.corrections, *verdict.flags) if one.why]
-    notes += [f"{at}: {why}" if at else why for at, why in marks]
+    marks = [(one.at, one.why) for one in verdict.corrections] + [(one.at, one.why) for one in verdict.flags]
+    notes += [f"{at}: {why}" if at else why for at, why in marks if why]
     if notes:
         yield ""
     yield from (f"- {_quote(note)}" for note in dict.fromkeys(notes))
