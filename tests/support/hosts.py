@@ -2,16 +2,18 @@
 
 A Python host gets a virtual environment that also sees the packages of the environment of the tests, so that only what
 it needs besides, or in another version, is installed. Environments are kept in the environment of the tests and used
-again until the requirements, or what our package declares, change.
+again until the requirements change, or what our package needs and registers.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 from collections.abc import Callable
 from fcntl import LOCK_EX, flock
@@ -28,13 +30,18 @@ def python_host(name: str, *requirements: str) -> Path:
 
     Skips the test if they cannot be installed; fails it in CI.
     """
-    declared = (ROOT / "pyproject.toml").read_text("utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    declared = json.dumps([project["dependencies"], project["scripts"], project["entry-points"]])
     folder = _make(name, (str(ROOT), declared, *requirements), lambda to: _install_packages(to, requirements))
     return folder / "bin" / "python"
 
 
 def node_host(name: str, *packages: str) -> Path:
-    """Return the folder of the programs of npm packages, for PATH. Skips or fails as `python_host` does."""
+    """Return the folder of the programs of npm packages, for PATH. Skips or fails as `python_host` does.
+
+    Optional dependencies, which are most of some packages, are left out, and no scripts of packages are run: name those
+    that are needed.
+    """
     folder = _make(name, packages, lambda to: _install_node_packages(to, packages))
     return folder / "node_modules" / ".bin"
 
@@ -74,7 +81,9 @@ def _install_packages(folder: Path, requirements: tuple[str, ...]) -> None:
 def _install_node_packages(folder: Path, packages: tuple[str, ...]) -> None:
     folder.mkdir(exist_ok=True)
     (folder / "package.json").write_text("{}", "utf-8")
-    _run("npm", "install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", folder, *packages)
+    quiet = ("--no-audit", "--no-fund", "--loglevel=error")
+    lean = ("--omit=optional", "--omit=peer", "--ignore-scripts")
+    _run("npm", "install", *quiet, *lean, "--prefix", folder, *packages)
 
 
 def _run(*command: str | Path) -> None:

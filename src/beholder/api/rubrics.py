@@ -134,19 +134,32 @@ def new_rubric(folder: str | os.PathLike[str], *, kind: str = RubricKind.SCORES)
     return place / "rubric.yaml"
 
 
-def init(file: str | os.PathLike[str] = "suite.yaml") -> Path:
+PROMPTFOO_ASSERTION = "from beholder.integrations.promptfoo import get_assert as get_assert\n"
+
+
+def init(file: str | os.PathLike[str] | None = None, *, promptfoo: bool = False) -> Path:
     """Write a commented suite to start from, and return its path.
 
+    Args:
+        file: The file to write; by default `suite.yaml`.
+        promptfoo: Write an evaluation for promptfoo instead, by default `promptfooconfig.yaml`, and beside it
+            `beholder_assert.py`, the assertion that it names.
+
     Raises:
-        UsageError: The file exists already, or cannot be written.
+        UsageError: A file exists already, or cannot be written.
     """
-    path = Path(file)
-    start = files("beholder.runs").joinpath("start_suite.yaml").read_text("utf-8")
-    try:
-        with path.open("x", encoding="utf-8") as new:
-            new.write(start.replace("THIS-FILE", str(path)))
-    except FileExistsError:
-        raise UsageError(f"{str(path)!r} exists already; name another file, or remove it first.") from None
-    except OSError as error:
-        raise UsageError(f"{str(path)!r} cannot be written: {error.strerror or error}.") from None
+    path = Path(file if file is not None else "promptfooconfig.yaml" if promptfoo else "suite.yaml")
+    start = files("beholder.runs").joinpath("start_promptfoo.yaml" if promptfoo else "start_suite.yaml")
+    texts = {path: start.read_text("utf-8").replace("THIS-FILE", str(path))}
+    if promptfoo:
+        texts[path.parent / "beholder_assert.py"] = PROMPTFOO_ASSERTION
+    for place in texts:
+        if os.path.lexists(place):
+            raise UsageError(f"{str(place)!r} exists already; name another file, or remove it first.")
+    for place, text in texts.items():
+        try:
+            with place.open("x", encoding="utf-8") as new:
+                new.write(text)
+        except OSError as error:
+            raise UsageError(f"{str(place)!r} cannot be written: {error.strerror or error}.") from None
     return path

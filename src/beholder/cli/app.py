@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from beholder.cli import arena, calibrate, checks, integrations, judge, rubrics, run, runs, show
-from beholder.cli.integrations import log
+from beholder.cli.integrations import grade_app, log
 from beholder.cli.judge import score
 from beholder.cli.rubrics import demo, styles_app
 from beholder.cli.run import collect, init, plan
@@ -51,6 +51,7 @@ app.command("history")(history)
 app.command("calibrate")(calibrate.calibrate)
 app.command("estimate")(estimate)
 app.add_typer(arena.app, name="arena")
+app.add_typer(grade_app, name="grade")
 app.command("qualify")(checks.qualify)
 app.command("doctor")(checks.doctor)
 app.add_typer(rubrics.app, name="rubrics")

@@ -2,17 +2,20 @@
 
 - `beholder mcp`: an MCP server for agents
 - `beholder log`: log a run to an experiment tracker
+- `beholder grade agentv`: a grader for AgentV
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from beholder.cli.options import LedgerOption, RunArgument, parse_params
-from beholder.errors import UsageError
+from beholder.errors import BeholderError, UsageError
+from beholder.reports.text import print_text
 
 
 def mcp(
@@ -70,3 +73,21 @@ def log(
 
     logged = log_run(Run.load(run, ledger), to=to, project=project, images=images)
     typer.echo(f"logged to {to}: run {logged}")
+
+
+grade_app = typer.Typer(help="Grade cases for other tools, which run these commands.", no_args_is_help=True)
+
+
+@grade_app.command("agentv")
+def agentv() -> None:
+    """Grade a case of AgentV: `command: [beholder, grade, agentv]` of an assertion. JSON from stdin, JSON to stdout.
+
+    Exit codes: 0; 1 there is no score, and stderr says why.
+    """
+    from beholder.integrations.agentv import grade_text
+
+    try:
+        typer.echo(grade_text(sys.stdin.read()))
+    except BeholderError as error:
+        print_text(f"beholder: {error}", error=True)
+        raise typer.Exit(1) from None

@@ -102,7 +102,10 @@ def collect(
 
 
 def init(
-    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("suite.yaml"),
+    file: Annotated[Path | None, typer.Argument(help="The file to write; else suite.yaml.", show_default=False)] = None,
+    promptfoo: Annotated[
+        bool, typer.Option("--promptfoo", help="Write promptfooconfig.yaml and the assertion that it names instead.")
+    ] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of a suite; write nothing.")] = False,
 ) -> None:
     """Write a commented suite to start from."""
@@ -113,7 +116,10 @@ def init(
         return
     from beholder.api.rubrics import init as write_suite
 
-    write_suite(file)
+    file = write_suite(file, promptfoo=promptfoo)
+    if promptfoo:
+        typer.echo(f"Wrote {file} and {file.parent / 'beholder_assert.py'}. Say what is tested, then: promptfoo eval")
+        return
     typer.echo(f"Wrote {file}. Say there what is judged and by whom, then: beholder plan {file}")
 
 

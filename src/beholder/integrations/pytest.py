@@ -15,7 +15,7 @@ import secrets
 import tempfile
 import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -244,15 +244,10 @@ class Beholder:
 
     def _make_id(self) -> str:
         """Return an id for the next case of this test: the same when the test is run again."""
-        from beholder.cases.case import MAX_ID
+        from beholder.integrations.shared import fit_id
 
         self._made += 1
-        id_ = "".join(sign if sign.isprintable() else "?" for sign in self._item.nodeid)
-        id_ = f"{id_} #{self._made}" if self._made > 1 else id_
-        if len(id_) > MAX_ID:
-            digest = hashlib.sha256(id_.encode()).hexdigest()[:8]
-            id_ = f"…{id_[len(id_) - MAX_ID + 11 :]} {digest}"
-        return id_
+        return fit_id(f"{self._item.nodeid} #{self._made}" if self._made > 1 else self._item.nodeid)
 
 
 @dataclass(frozen=True)
@@ -458,36 +453,17 @@ def _read_marker(item: pytest.Item) -> dict[str, Any]:
             raise pytest.UsageError(f"@pytest.mark.beholder takes {', '.join(known)} by name, and not {unknown[0]}.")
         said = {**{name: value for name, value in marker.kwargs.items() if value is not None}, **said}
     if "options" in said:
-        said["options"] = _list_options(said["options"])
+        from beholder.integrations.shared import list_options
+
+        said["options"] = list_options(said["options"])
     return said
 
 
-def _list_options(given: object) -> dict[str, object]:
-    """Return the options that are set, of a mapping or of `Options`. Raises `UsageError`."""
-    from beholder.api.options import Options
-
-    made, usual = Options.of(given), Options()  # type: ignore[arg-type]  # which is checked there
-    return {
-        one.name: getattr(made, one.name) for one in fields(made) if getattr(made, one.name) != getattr(usual, one.name)
-    }
-
-
 def _read_suite(suite: Suite) -> _Setup:
-    """Return the setup of a suite: what it sets of the options. Its judges and the scoring of its rubrics are made from
-    the suite itself."""
-    from beholder.api.options import Options
+    """Return the setup of a suite."""
+    from beholder.integrations.shared import suite_options
 
-    # Paths in a suite are relative to its file.
-    files = {"prompt": None, "calibration": suite.calibration_path(), "styles": list(map(str, suite.style_folders()))}
-    options: dict[str, object] = {"prompt_text": suite.prompt_text()}
-    for one in fields(Options):
-        if one.name in files:
-            options[one.name] = files[one.name]
-        elif one.name not in ("prompt_text", "threshold", "gates", "not_applicable"):
-            place = suite.limits if hasattr(suite.limits, one.name) else suite
-            if hasattr(place, one.name):
-                options[one.name] = getattr(place, one.name)
-    return _Setup(None, suite.samples, suite.budget, _list_options(options), suite)
+    return _Setup(None, suite.samples, suite.budget, suite_options(suite), suite)
 
 
 def _explain(verdict: Verdict) -> list[str]:

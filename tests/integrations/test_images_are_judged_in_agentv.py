@@ -1,0 +1,161 @@
+"""The grader for AgentV, in its real command line and by itself: both contracts, images, what has no score."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.host_projects import KEYS, draw_photos, host_environment, reply_to
+from support.hosts import node_host
+
+import beholder
+from beholder import JudgeUnavailable, UsageError, list_runs
+from beholder.integrations.agentv import grade
+from beholder.testing.server import JudgeServer
+
+COMMAND = [sys.executable, "-m", "beholder", "grade", "agentv"]
+BY = {"rubric": "edit-preservation", "judge": "openai:m"}
+
+
+@pytest.fixture
+def server() -> Iterator[JudgeServer]:
+    with JudgeServer(reply_to, keyless=True) as server:
+        yield server
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: JudgeServer) -> Path:
+    draw_photos(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
+    return tmp_path
+
+
+def case(instruction: str, config: object = None, **more: Any) -> dict[str, Any]:
+    parts = [{"type": "text", "value": instruction}, {"type": "image", "media_type": "image/png", "path": "before.png"}]
+    made = [{"type": "text", "text": "here"}, {"type": "image", "media_type": "image/png", "path": "after.png"}]
+    return {
+        "criteria": "x",
+        "input": [{"role": "user", "content": parts}],
+        "messages": [{"role": "assistant", "content": made}],
+        "output": "here",
+        "metadata": None,
+        "config": {**BY, "ledger": None} if config is None else config,
+        **more,
+    }
+
+
+@pytest.mark.slow
+def test_an_evaluation_is_graded(folder: Path, server: JudgeServer) -> None:
+    programs = node_host("agentv", "agentv@4.42.4")
+    over = {"budget": 0.02, "options": {"price": {"input": 10, "output": 10}}}
+    tests: dict[str, tuple[str, dict[str, Any]]] = {
+        "good": ("make it 6", {}),
+        "low": ("make it 4", {}),
+        "refused": ("make it refused", {}),
+        "missing": ("make it 6", {"images": {"edited": "output[1]"}}),
+        "over": ("make it 6 for nothing", over),
+    }
+    target: dict[str, object] = {
+        "name": "edit",
+        "provider": "cli",
+        "command": "bash -c 'echo after.png > {OUTPUT_FILE}'",
+    }
+    (folder / ".agentv").mkdir()
+    (folder / ".agentv" / "targets.yaml").write_text(yaml.safe_dump({"targets": [{**target, "workers": 3}]}))
+    content: list[dict[str, str]] = [{"type": "image", "value": "before.png"}]
+    page = (Path(beholder.__file__).parents[2] / "docs" / "agentv.md").read_text("utf-8")
+    evaluation = yaml.safe_load(page.partition("```yml\n")[2].partition("```")[0])
+    [example] = evaluation["tests"]
+    [assertion] = example["assertions"]
+    assert assertion["command"] == ["beholder", "grade", "agentv"]
+    evaluation["tests"] = [
+        {
+            **example,
+            "id": id_,
+            "input": [{"role": "user", "content": [{"type": "text", "value": said}, *content]}],
+            "assertions": [{**assertion, "command": COMMAND, "judge": "openai:m", **more}],
+        }
+        for id_, (said, more) in tests.items()
+    ]
+    (folder / "edits.eval.yaml").write_text(yaml.safe_dump(evaluation))
+    done = subprocess.run(
+        ["agentv", "eval", "edits.eval.yaml", "--workers", "3"],
+        cwd=folder,
+        env=host_environment(server, PATH=f"{programs}{os.pathsep}{os.environ['PATH']}", HOME=str(folder)),
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    [index] = (folder / ".agentv" / "results").rglob("index.jsonl")
+    rows = {row["test_id"]: row for row in map(json.loads, index.read_text("utf-8").splitlines())}
+    assert set(rows) == set(tests), done.stdout + done.stderr
+
+    def graded(id_: str) -> str:
+        return json.dumps(rows[id_])
+
+    assert rows["good"]["score"] == pytest.approx(5 / 6), graded("good")
+    assert rows["low"]["score"] == pytest.approx(0.5), graded("low")
+    assert "unchanged_regions 4 of 7" in graded("low")
+    for id_, why in {
+        "refused": "no score: refused",
+        "missing": "The image 'edited' should be output[1], and there is 1 in the output.",
+        "over": "no score: over_budget",
+    }.items():
+        assert rows[id_]["score"] == 0
+        assert why in graded(id_)
+    names = {record.name for record in list_runs(folder / "beholder.db")}
+    assert len(names) == 2  # one for each setup, whatever processes asked
+
+
+def test_an_answer_is_for_both_contracts(folder: Path) -> None:
+    answer = grade(case("make it 6"))
+    assert answer["score"] == pytest.approx(5 / 6)
+    assert answer["pass"] is True
+    assert [one["passed"] for one in answer["assertions"]] == [True, True, True]
+    assert [one["id"] for one in answer["checks"]] == list(KEYS)
+    assert answer["assertions"][0]["text"] == "unchanged_regions 6 of 7"
+    assert "mortar" in answer["assertions"][0]["evidence"]
+    low = grade(case("make it 4"))
+    assert low["pass"] is False
+    assert grade(case("make it 4", {**BY, "ledger": None, "threshold": 0.5}))["pass"] is True
+
+
+def test_images_are_found_where_the_assertion_says(folder: Path, server: JudgeServer) -> None:
+    own = {**BY, "ledger": None, "images": {"input": "metadata.photo", "edited": "workspace/after.png"}}
+    more = {"metadata": {"photo": "before.png"}, "workspace_path": str(folder), "messages": [], "input": "make it 6"}
+    answer = grade(case("", {**own, "fields": {"instruction": "criteria"}}, **more))
+    usual = grade(case("make it 6"))
+    assert answer["details"]["beholder"]["images"] == usual["details"]["beholder"]["images"]
+    long: dict[str, Any] = {"messages": [], "output": None, "output_path": str(folder / "output.json")}
+    (folder / "output.json").write_text(json.dumps("Here: ![edited](after.png)"))
+    assert grade(case("make it 6", **long))["details"]["beholder"]["images"] == usual["details"]["beholder"]["images"]
+
+
+def test_what_has_no_score_is_an_error(folder: Path) -> None:
+    with pytest.raises(JudgeUnavailable, match="no score: refused"):
+        grade(case("make it refused"))
+    for wrong, why in (
+        (case("make it 6", {"judge": "openai:m"}), "the assertion needs a rubric"),
+        (case("make it 6", {**BY, "jugde": 1}), "'jugde', which is no key of it; did you mean 'judge'"),
+        (case("make it 6", messages=[], output=""), r"'edited' should be output\[0\], and there are 0 in the output"),
+        (case("make it 6", {**BY, "images": {"edited": "here"}}), "each is input"),
+        (case("make it 6", {**BY, "images": {"edited": "workspace/after.png"}}), "the case has none"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            grade(wrong)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"config": {}}', json.dumps(case("make it refused"))])
+def test_a_failure_is_exit_1_with_a_sentence(folder: Path, server: JudgeServer, text: str) -> None:
+    done = subprocess.run(COMMAND, input=text, env=host_environment(server), capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("beholder: ")
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,198 @@
+"""The assertion for promptfoo, in its real command line: images from every place, what has no score, one budget."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.host_projects import draw_photos, host_environment, reply_to
+from support.hosts import node_host
+
+import beholder
+from beholder import UsageError, init, list_runs
+from beholder.integrations.promptfoo import get_assert
+from beholder.testing.server import JudgeServer
+
+# What the tests say in `made` is how the image comes back.
+PROVIDER = """
+import fs from "node:fs";
+export default class {
+  id() { return "edit"; }
+  async callApi(prompt, context) {
+    const data = fs.readFileSync("after.png").toString("base64");
+    switch (context.vars.made) {
+      case "text": return { output: `Here it is: ![edited](data:image/png;base64,${data})` };
+      case "list":
+        return { output: "done", images: [{ data: "data:image/png;base64," + data, mimeType: "image/png" }] };
+      case "path": return { output: "after.png" };
+      default: return { output: "I made nothing." };
+    }
+  }
+}
+"""
+PRICE = {"input": 10, "output": 10}
+
+
+@pytest.fixture
+def server() -> Iterator[JudgeServer]:
+    with JudgeServer(reply_to, keyless=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def programs() -> Path:
+    machine = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    database = f"@libsql/{sys.platform}-{machine}{'-gnu' if sys.platform == 'linux' else ''}"
+    return node_host("promptfoo", "promptfoo@0.121.20", f"{database}@0.5.29")  # the last for node 20
+
+
+def evaluate(folder: Path, programs: Path, server: JudgeServer) -> dict[str, dict[str, Any]]:
+    """Run the evaluation in a folder, and return its results by the description of the test."""
+    environment = host_environment(
+        server,
+        PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
+        HOME=str(folder),
+        PROMPTFOO_CONFIG_DIR=str(folder / "promptfoo"),
+        PROMPTFOO_PYTHON=sys.executable,
+        PROMPTFOO_DISABLE_TELEMETRY="1",
+        PROMPTFOO_DISABLE_UPDATE="1",
+        PROMPTFOO_DISABLE_REMOTE_GENERATION="true",
+    )
+    done = subprocess.run(
+        ["promptfoo", "eval", "--no-cache", "--no-table", "--no-progress-bar", "-j", "4", "-o", "out.json"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert (folder / "out.json").exists(), done.stdout + done.stderr
+    results = json.loads((folder / "out.json").read_text("utf-8"))["results"]["results"]
+    return {one["testCase"]["description"]: one for one in results}
+
+
+def write_tests(folder: Path, tests: Mapping[str, Mapping[str, Any]]) -> None:
+    """Begin with what `beholder init --promptfoo` writes, and put tests in: its variables, and changes of the
+    assertion."""
+    config = yaml.safe_load(init(folder / "promptfooconfig.yaml", promptfoo=True).read_text("utf-8"))
+    [assertion] = config.pop("defaultTest")["assert"]
+    assertion["config"] |= {"judge": "openai:m"}
+    config["providers"] = ["file://edit.mjs"]
+    config["tests"] = []
+    for name, test in tests.items():
+        changed = {key: value for key, value in test.items() if key in ("type", "threshold")}
+        mine = {**assertion, **changed, "config": {**assertion["config"], **test.get("config", {})}}
+        given = {"photo": "file://before.png", "made": test.get("made", "path"), "instruction": test["instruction"]}
+        config["tests"].append({"description": name, "vars": given, "assert": [mine]})
+    (folder / "promptfooconfig.yaml").write_text(yaml.safe_dump(config), "utf-8")
+    (folder / "edit.mjs").write_text(PROVIDER)
+    draw_photos(folder)
+
+
+@pytest.mark.slow
+def test_an_evaluation_is_judged(tmp_path: Path, server: JudgeServer, programs: Path) -> None:
+    over = {"budget": 0.02, "options": {"price": PRICE}}
+    write_tests(
+        tmp_path,
+        {
+            "in the text": {"made": "text", "instruction": "make it 6"},
+            "in a list": {"made": "list", "instruction": "make it 6 again"},
+            "too low": {"instruction": "make it 4"},
+            "refused": {"instruction": "make it refused"},
+            "refused, turned round": {"instruction": "make it refused", "type": "not-python"},
+            "no image": {"made": "", "instruction": "make it 6"},
+            "over budget": {"instruction": "make it 6 for nothing", "config": over},
+            "wrong": {"instruction": "make it 6", "config": {"jugde": "openai:m"}},
+        },
+    )
+    results = evaluate(tmp_path, programs, server)
+
+    for name in ("in the text", "in a list"):
+        assert results[name]["success"], results[name]["gradingResult"]
+        assert results[name]["score"] == pytest.approx(5 / 6)
+        assert results[name]["namedScores"]["unchanged_regions"] == pytest.approx(5 / 6)
+    assert list((tmp_path / "promptfoo" / "blobs").rglob("*"))  # where promptfoo put them before they were judged
+    low = results["too low"]
+    assert (low["success"], low["score"]) == (False, 0.5)
+    assert "unchanged_regions 4 of 7: the wall behind the car" in low["gradingResult"]["reason"]
+
+    for name, why in {
+        "refused": "no score: refused",
+        "no image": "no score: The image 'edited' should be output, and there are 0 in the output.",
+        "over budget": "no score: over_budget",
+        "wrong": "'jugde', which is no key of it; did you mean 'judge'?",
+    }.items():
+        assert not results[name]["success"]
+        [graded] = results[name]["gradingResult"]["componentResults"]
+        assert why in graded["reason"]
+        assert graded["metadata"]["graderError"]
+        assert not results[name]["namedScores"]
+    turned = results["refused, turned round"]
+    assert not turned["success"]
+    assert "no score: refused" in turned["gradingResult"]["reason"]
+    asked = {" ".join(one.texts).rpartition("make it ")[2].split()[0] for one in server.received}
+    assert asked == {"6", "4", "refused"}
+    names = {record.name for record in list_runs(tmp_path / "beholder.db")}
+    assert len(names) == 2  # one for each setup, whatever processes asked
+
+
+def context(**more: Any) -> dict[str, Any]:
+    config = {"rubric": "edit-preservation", "judge": "openai:m", "images": {"edited": "output"}, "ledger": None}
+    return {"vars": {"input": "before.png", "instruction": "make it red"}, "prompt": "x", "config": config, **more}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: JudgeServer) -> Path:
+    draw_photos(tmp_path)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_without_a_threshold_nothing_could_fail(folder: Path) -> None:
+    result = get_assert("after.png", context())
+    assert not result["pass"]
+    assert "has no threshold, so nothing can fail" in result["reason"]
+    assert result["metadata"]["graderError"]
+    own = context()
+    own["config"]["threshold"] = 0.99
+    failed = get_assert("after.png", own)
+    assert not failed["pass"]
+    assert "graderError" not in failed["metadata"]
+
+
+def test_every_form_of_an_output_is_one_image(folder: Path) -> None:
+    data = base64.b64encode((folder / "after.png").read_bytes()).decode()
+    said = context(test={"assert": [{"type": "python", "threshold": 0.1}]})
+    bare = {**said, "providerResponse": {"images": [{"data": data, "mimeType": "image/png"}]}}
+    outputs = [
+        ("after.png", said),
+        (f"file://{folder / 'after.png'}", said),
+        (f"data:image/png;base64,{data}", said),
+        ("look: ![it](after.png)", said),
+        ("done", bare),
+    ]
+    images = [get_assert(output, given)["metadata"]["beholder"]["images"] for output, given in outputs]
+    assert [one["role"] for one in images[0]] == ["input", "edited"]
+    assert all(one == images[0] for one in images)
+
+
+def test_the_files_are_written_once(folder: Path) -> None:
+    assert init(promptfoo=True) == Path("promptfooconfig.yaml")
+    docs = Path(beholder.__file__).parents[2] / "docs" / "promptfoo.md"
+    assert Path("promptfooconfig.yaml").read_text() in docs.read_text("utf-8")
+    assert Path("beholder_assert.py").read_text() in docs.read_text("utf-8")
+    assert Path("beholder_assert.py").read_text().count("\n") == 1
+    Path("promptfooconfig.yaml").unlink()
+    with pytest.raises(UsageError, match=r"'beholder_assert.py' exists already"):
+        init(promptfoo=True)
+    assert not Path("promptfooconfig.yaml").exists()
