@@ -1,8 +1,9 @@
 """Environments in which a real host of an integration runs, each with the versions that it wants.
 
-A Python host gets a virtual environment that also sees the packages of the environment of the tests, so that only what
-it needs besides, or in another version, is installed. Environments are kept in the environment of the tests and used
-again until the requirements change, or what our package needs and registers.
+A Python host gets a virtual environment with everything it requires; behind that it sees the packages of the
+environment of the tests, where those are that Beholder needs. Environments are kept in the environment of the tests and
+used again until the requirements change, or what our package needs and registers. They are made by uv, which takes
+seconds where pip takes a minute, and which keeps what it has downloaded for the next clone.
 """
 
 from __future__ import annotations
@@ -65,17 +66,16 @@ def _make(name: str, parts: tuple[str, ...], install: Callable[[Path], None]) ->
 
 
 def _install_packages(folder: Path, requirements: tuple[str, ...]) -> None:
-    venv.create(folder, with_pip=True, clear=True, symlinks=True)
-    python = folder / "bin" / "python"
+    venv.create(folder, clear=True, symlinks=True)
     paths = {"base": str(folder), "platbase": str(folder)}
     own = Path(sysconfig.get_path("purelib", "venv", paths))
-    pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    _run(*pip, "--no-deps", "-e", ROOT)
+    install = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", folder / "bin" / "python")
+    _run(*install, "--no-deps", "-e", ROOT)
     # What ends in .pth is read in the order of names, and what it names comes behind the environment's own packages.
     others = [path for path in sys.path if Path(path).name == "site-packages"]  # several where one names another
     (own / "zz-packages-of-the-tests.pth").write_text("\n".join(others) + "\n", "utf-8")
     if requirements:
-        _run(*pip, *requirements)
+        _run(*install, *requirements)
 
 
 def _install_node_packages(folder: Path, packages: tuple[str, ...]) -> None:
