@@ -1,4 +1,4 @@
-"""`run_arena` lets judges compare the outputs of models, `plan_arena` says what it would cost, `show_arena` ranks them."""
+"""`run_arena` lets judges compare models pair by pair; `plan_arena`: what that would cost; `show_arena`: its board."""
 
 from __future__ import annotations
 
