@@ -6,6 +6,7 @@ import csv
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.arena import PATTERNS, choose, lot, prefer_red, red_judge, write_arena
@@ -245,7 +246,12 @@ def write_cases(folder: Path) -> None:
 
 
 def test_a_plan_says_what_an_arena_costs_before_anything_is_spent(folder: Path) -> None:
-    given = {"rubric": "edit-preference", "pair": PATTERNS, "fields": FIELDS, "judge": "openai:gpt-5-mini"}
+    given: dict[str, Any] = {
+        "rubric": "edit-preference",
+        "pair": PATTERNS,
+        "fields": FIELDS,
+        "judge": "openai:gpt-5-mini",
+    }
     some, every, adaptive = (beholder.plan_arena(pairs=pairs, **given) for pairs in (10, "all", "adaptive"))
     assert (some.cases, every.cases, adaptive.cases) == (10, 72, 72)
     assert (some.judges[0].calls, every.judges[0].calls) == (20, 144)

@@ -48,6 +48,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("verdicts/verdict.py", "reports"): "_repr_html_ and card: a verdict is shown as a card",
     ("arena/leaderboard.py", "reports"): "_repr_html_: a notebook shows a board as a table",
     ("arena/agreement.py", "reports"): "_repr_html_: a notebook shows an agreement as tables",
+    ("arena/estimation.py", "reports"): "_repr_html_: a notebook shows an estimate as tables",
     ("runs/plan.py", "reports"): "_repr_html_: a notebook shows a plan as a table",
     (
         "statistics/comparison.py",

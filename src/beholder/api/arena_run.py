@@ -1,5 +1,4 @@
-"""`run_arena`: let judges compare the outputs of models, pair by pair; `plan_arena`: what that would cost;
-`show_arena`: the board of such a run."""
+"""`run_arena` lets judges compare models pair by pair; `plan_arena`: what that would cost; `show_arena`: its board."""
 
 from __future__ import annotations
 
