@@ -385,9 +385,13 @@ def suite(suite: str, ledger: str | None = None, name: str | None = None) -> Tas
         rows = list(loaded.rows())
     except BeholderError as error:
         raise PrerequisiteError(f"beholder: {error}") from None
-    if wrong := [f"{row.location} {problem}" for row in rows for problem in row.problems]:
+    wrong = [f"{row.location} {problem}" for row in rows for problem in row.problems]
+    # inspect_ai would end the evaluation at the first of them, in the middle of it.
+    cases = [(row.location, row.case) for row in rows if row.case is not None]
+    wrong += [f"{place} has no image at {path!r}" for place, case in cases for path in _list_missing_files(case)]
+    if wrong:
         raise PrerequisiteError("beholder: " + "\n".join(wrong))
-    dataset = [_make_sample(row.case) for row in rows if row.case is not None]
+    dataset = [_make_sample(case) for _, case in cases]
     scorers = [suite_scorer(suite, rubric.name, ledger, name) for rubric in loaded.rubrics()]
     return Task(dataset=dataset, solver=as_given(), scorer=scorers, name=loaded.name)
 
@@ -405,6 +409,11 @@ def _as_given() -> Solver:
 
 
 as_given = solver(name="as-given")(_as_given)
+
+
+def _list_missing_files(case: Case) -> list[str]:
+    paths = [os.fspath(source) for _, source in case.list_images() if not isinstance(source, bytes)]
+    return [path for path in paths if not re.match(r"data:|\w+://", path) and not os.path.isfile(path)]
 
 
 def _make_sample(case: Case) -> Sample:
