@@ -12,7 +12,7 @@ from PIL import Image
 from support.host_scripts import REFUSAL, edit_answer
 
 import beholder
-from beholder.testing.base import Received, Reply
+from beholder.testing.base import Received
 from beholder.testing.server import JudgeServer
 
 BEFORE = Image.fromarray(np.random.default_rng(1).integers(0, 255, (32, 32, 3), np.uint8))
@@ -26,7 +26,7 @@ def candidate(brightness: int) -> Image.Image:
 def server() -> Iterator[JudgeServer]:
     """Refuses black; scores others by their brightness, from 1 to 7."""
 
-    def answer(asked: Received) -> Reply:
+    def answer(asked: Received) -> str | dict[str, object]:
         value = Image.open(BytesIO(asked.images[-1])).convert("L").getpixel((0, 0))
         assert isinstance(value, int)
         return REFUSAL if value == 0 else edit_answer(round(value / 10))
@@ -65,7 +65,7 @@ def test_where_none_has_a_score_there_is_no_best(server: JudgeServer) -> None:
         beholder.JudgeUnavailable, match="None of the 2 images has a score; the first: refused"
     ) as error:
         choose(server, 0, 0)
-    assert error.value.verdict is not None
+    assert isinstance(error.value.verdict, beholder.Verdict)
     assert error.value.verdict.outcome == "refused"
 
 

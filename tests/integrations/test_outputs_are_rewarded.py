@@ -17,7 +17,7 @@ from support.host_scripts import answer_or_refuse
 import beholder
 from beholder.integrations.flow_grpo import make_score
 from beholder.integrations.trl import reward
-from beholder.testing.base import Received, Reply
+from beholder.testing.base import Received
 from beholder.testing.server import JudgeServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "demo"
@@ -117,8 +117,12 @@ class TestFlowGrpo:
         metadata = [{"input": PIXELS[0]}] * 4
         prompts = [f"make it {number}" for number in range(4)]
         floats = PIXELS.transpose(0, 3, 1, 2).astype(np.float32) / 255
-        assert score(PIXELS, prompts, metadata) == ([SCORE] * 4, {})
-        assert score(floats, prompts, metadata) == ([SCORE] * 4, {})
+        rewards, more = score(PIXELS, prompts, metadata)
+        assert rewards == [SCORE] * 4
+        assert more == {}
+        rewards, more = score(floats, prompts, metadata)
+        assert rewards == [SCORE] * 4
+        assert more == {}
 
     def test_both_layouts_are_the_same_pixels(self, server: JudgeServer, session: beholder.Session) -> None:
         score = make_score("edit-preservation", session=session)("cpu")
@@ -172,7 +176,7 @@ class TestFlowGrpo:
 def test_the_judge_sees_the_text_of_a_completion(session: beholder.Session, server: JudgeServer) -> None:
     seen: list[str] = []
 
-    def answer(asked: Received) -> Reply:
+    def answer(asked: Received) -> str | dict[str, object]:
         seen.append(json.dumps(asked.texts))
         return answer_or_refuse(asked)
 

@@ -33,8 +33,8 @@ with b.Session("openai:m", ledger="b.db", name="nightly") as session:
 )
 LOGGED = """
 def logged(run):
-    data = mlflow.get_run(run).data
-    table = mlflow.load_table("verdicts.json", run_ids=[run])
+    data, info = mlflow.get_run(run).data, mlflow.get_run(run).info
+    table = mlflow.MlflowClient().load_table(info.experiment_id, "verdicts.json", [run])
     files = {one.path for one in mlflow.MlflowClient().list_artifacts(run)}
     return {
         "metrics": data.metrics, "params": data.params, "files": sorted(files),

@@ -12,7 +12,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from beholder.testing.base import Received, Reply
+from beholder.testing.base import Received
 from beholder.testing.server import JudgeServer
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -37,7 +37,7 @@ def edit_answer(score: int) -> dict[str, object]:
     return {"criteria": {key: {"justification": WORDS, "score": score} for key in KEYS}}
 
 
-def answer_or_refuse(asked: Received) -> Reply:
+def answer_or_refuse(asked: Received) -> str | dict[str, object]:
     """Answer with a 6 for everything, but refuse an instruction with REFUSE in it."""
     return REFUSAL if any("REFUSE" in text for text in asked.texts) else edit_answer(6)
 
