@@ -94,7 +94,7 @@ for module in pkgutil.walk_packages(beholder.__path__, "beholder."):
         try:
             importlib.import_module(module.name)
         except ModuleNotFoundError as error:
-            if error.name not in ("inspect_ai",):  # hosts that load their adapter, and are not installed here
+            if error.name not in ("inspect_ai", "mcp"):  # hosts that load their adapter, and are not installed here
                 raise
 sys.argv[1:] = "run suite.yaml --ledger ledger.db --json".split()
 from beholder.cli import main

@@ -1,5 +1,7 @@
-"""TRL: a reward function for `GRPOTrainer(reward_funcs=[…])`. Where there is no score the reward is `None`, which the
-trainer leaves out, and never 0."""
+"""TRL: a reward function for `GRPOTrainer(reward_funcs=[…])`.
+
+Where there is no score the reward is `None`, which the trainer leaves out, and never 0.
+"""
 
 from __future__ import annotations
 
