@@ -16,7 +16,7 @@ from support.images import photo, saved
 import beholder
 from beholder import UsageError
 from beholder.cli.app import app
-from beholder.integrations.mcp import FileAccess
+from beholder.integrations.file_access import FileAccess
 from beholder.reports.strip import MAX_BYTES, LabelledPicture, draw_strip
 
 ROOT = Path(__file__).parents[2]

@@ -139,6 +139,16 @@ def test_images_are_found_where_the_assertion_says(folder: Path, server: JudgeSe
     assert grade(case("make it 6", **long))["details"]["beholder"]["images"] == usual["details"]["beholder"]["images"]
 
 
+def test_an_agent_names_no_file_from_elsewhere(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("private")
+    draw_photos(elsewhere)
+    named: dict[str, Any] = {"messages": [], "output": str(elsewhere / "after.png")}
+    with pytest.raises(UsageError, match=r"is not below the folders that are open to images of an output"):
+        grade(case("make it 6", **named))
+    assert grade(case("make it 6", **named, workspace_path=str(elsewhere)))["score"]
+    assert grade(case("make it 6", {**BY, "ledger": None, "roots": str(elsewhere)}, **named))["score"]
+
+
 def test_what_has_no_score_is_an_error(folder: Path) -> None:
     with pytest.raises(JudgeUnavailable, match="no score: refused"):
         grade(case("make it refused"))

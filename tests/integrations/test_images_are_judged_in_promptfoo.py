@@ -186,6 +186,23 @@ def test_every_form_of_an_output_is_one_image(folder: Path) -> None:
     assert all(one == images[0] for one in images)
 
 
+def test_the_text_of_an_output_names_no_file_from_elsewhere(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, server: JudgeServer
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("private")
+    draw_photos(elsewhere)
+    (folder / "link.png").symlink_to(elsewhere / "after.png")
+    outside = str(elsewhere / "after.png")
+    for output in (outside, f"file://{outside}", f"![it]({outside})", "link.png", f"../{elsewhere.name}/after.png"):
+        refused = get_assert(output, context())
+        assert "is not below the folders that are open to images of an output (`roots` of" in refused["reason"]
+        assert refused["metadata"]["graderError"]
+    assert not server.received
+    opened = context(test={"assert": [{"type": "python", "threshold": 0.1}]})
+    opened["config"]["roots"] = [str(elsewhere)]
+    assert "graderError" not in get_assert(outside, opened)["metadata"]
+
+
 def test_the_files_are_written_once(folder: Path) -> None:
     assert init(promptfoo=True) == Path("promptfooconfig.yaml")
     docs = Path(beholder.__file__).parents[2] / "docs" / "promptfoo.md"

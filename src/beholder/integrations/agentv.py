@@ -112,12 +112,12 @@ def _find_inputs(config: GraderConfig, payload: Mapping[str, Any]) -> dict[str, 
     texts = {name: place for name, place in places.items() if name in names and name not in roles}
     texts |= config.places("fields", names, _TEXT_PLACE, _TEXT_PLACES)
     inputs: dict[str, object] = {
-        role: _find_image(role, place, payload) for role, place in places.items() if role in roles
+        role: _find_image(config, role, place, payload) for role, place in places.items() if role in roles
     }
     return inputs | {name: text for name, place in texts.items() if (text := _find_text(place, payload))}
 
 
-def _find_image(role: str, place: str, payload: Mapping[str, Any]) -> object:
+def _find_image(config: GraderConfig, role: str, place: str, payload: Mapping[str, Any]) -> object:
     from beholder.errors import UsageError
 
     matched = _IMAGE_PLACE.fullmatch(place)
@@ -140,7 +140,11 @@ def _find_image(role: str, place: str, payload: Mapping[str, Any]) -> object:
     if int(number or 0) >= len(found):
         there = f"there is {len(found)}" if len(found) == 1 else f"there are {len(found)}"
         raise UsageError(f"The image {role!r} should be {place}, and {there} in the {side}.")
-    return found[int(number or 0)].removeprefix("file://")
+    image = found[int(number or 0)]
+    if side == "input":
+        return image.removeprefix("file://")
+    workspace = payload.get("workspace_path")
+    return config.find_output_image(image, *([workspace] if workspace else ()))
 
 
 def _list_parts(messages: object) -> Iterator[Mapping[str, Any]]:

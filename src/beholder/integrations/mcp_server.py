@@ -24,7 +24,8 @@ from beholder.api.checks import measure as measure_images
 from beholder.api.options import SessionSetup
 from beholder.cases.case import Case, FieldValue, make_case_id
 from beholder.errors import BeholderError, UsageError
-from beholder.integrations.mcp import FileAccess, ServerSettings
+from beholder.integrations.file_access import FileAccess
+from beholder.integrations.mcp import ServerSettings
 from beholder.integrations.mcp_results import (
     MeasureResult,
     RubricList,

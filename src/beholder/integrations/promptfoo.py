@@ -89,7 +89,9 @@ def _find_inputs(config: GraderConfig, output: Any, context: Mapping[str, Any]) 
             places[name] = _USUAL_TEXTS[name]
     inputs: dict[str, object] = {}
     for name, place in places.items():
-        found = _find_image(name, place, output, context) if name in roles else _find_text(place, output, context)
+        found = (
+            _find_image(config, name, place, output, context) if name in roles else _find_text(place, output, context)
+        )
         if found not in (None, ""):
             inputs[name] = found
     return inputs
@@ -102,7 +104,7 @@ def _find_text(place: str, output: Any, context: Mapping[str, Any]) -> object:
     return value if value is None or isinstance(value, str | list) else json.dumps(value, ensure_ascii=False)
 
 
-def _find_image(role: str, place: str, output: Any, context: Mapping[str, Any]) -> object:
+def _find_image(config: GraderConfig, role: str, place: str, output: Any, context: Mapping[str, Any]) -> object:
     from beholder.errors import UsageError
 
     if place.startswith("vars."):
@@ -115,7 +117,8 @@ def _find_image(role: str, place: str, output: Any, context: Mapping[str, Any]) 
     if number >= len(found):
         there = f"there is {len(found)}" if len(found) == 1 else f"there are {len(found)}"
         raise UsageError(f"The image {role!r} should be {place}, and {there} in the output.")
-    return _resolve_image(found[number])
+    image = _resolve_image(found[number])
+    return image if isinstance(image, Path) else config.find_output_image(image)
 
 
 def _list_output_images(output: Any, context: Mapping[str, Any]) -> list[str]:

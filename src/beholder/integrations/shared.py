@@ -164,7 +164,9 @@ def parse_pairs(given: object, what: str) -> Mapping[str, str]:
     return {name.strip(): place.strip() for name, place in given.items()}
 
 
-GRADER_KEYS = ("rubric", "judge", "images", "fields", "threshold", "samples", "budget", "ledger", "name", "options")
+GRADER_KEYS = (
+    *("rubric", "judge", "images", "fields", "roots", "threshold", "samples", "budget", "ledger", "name", "options"),
+)
 GRADER_LEDGER = "beholder.db"
 
 _DATA = re.compile(r"data:image/[\w.+-]+;base64,[A-Za-z0-9+/=]+")
@@ -222,6 +224,23 @@ class GraderConfig:
                 )
         return pairs
 
+    def find_output_image(self, image: str, *folders: str) -> str:
+        """Return an image that an output names, whose text may be a model's: no file but one below the working folder,
+        `folders`, or the `roots` that the configuration names. Addresses are left to `options.allow_remote`.
+
+        Raises:
+            UsageError: It is another file, or no image.
+        """
+        from beholder.images.source import is_remote
+        from beholder.integrations.file_access import FileAccess
+
+        if is_remote(image):
+            return image
+        given = self.values.get("roots") or ()
+        allowed = (os.getcwd(), *folders, *([given] if isinstance(given, str) else given))
+        roots = tuple(Path(os.path.realpath(Path(folder).expanduser())) for folder in allowed)
+        return FileAccess(roots, f"images of an output (`roots` of {self.where})").find_image(image)
+
     def judge(self, inputs: Mapping[str, object], host: str) -> tuple[Verdict, str | None]:
         """Judge a case, and return the verdict and the id of the run.
 
@@ -248,7 +267,7 @@ class GraderConfig:
 
     def _name_run(self, host: str) -> str:
         """Return a name that is the same for all cases of one evaluation, whose process started this one."""
-        setup = {key: value for key, value in self.values.items() if key not in ("rubric", "images", "fields")}
+        setup = {key: value for key, value in self.values.items() if key not in ("rubric", "images", "fields", "roots")}
         digest = hashlib.sha256(json.dumps(setup, sort_keys=True, default=str).encode()).hexdigest()[:6]
         return f"{host}-{time.strftime('%y%m%d')}-{os.getppid()}-{digest}"
 

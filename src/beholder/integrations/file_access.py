@@ -1,0 +1,75 @@
+"""Which files somebody else may name: an agent over MCP, or a model in its answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from beholder.errors import UsageError
+from beholder.images.image import printable_name
+from beholder.images.source import find_source_problem
+
+
+@dataclass(frozen=True)
+class FileAccess:
+    """The files that a client or a model may name: those below `roots`, which are real paths, wherever links lead.
+
+    Attributes:
+        roots: The folders.
+        opened_to: To whom they are open, for messages.
+    """
+
+    roots: tuple[Path, ...]
+    opened_to: str = "this server"
+
+    @classmethod
+    def of_uris(cls, uris: Sequence[str]) -> FileAccess:
+        """Return the access to the folders that a client calls its roots; addresses of other kinds are none."""
+        return cls(tuple(Path(os.path.realpath(path)) for uri in uris if (path := _path_of_uri(uri))))
+
+    def find_image(self, given: str) -> str:
+        """Return the real path of an image that was named, or its data URI.
+
+        Args:
+            given: A path, relative to the roots or not, a `file://` address, or a `data:` URI.
+
+        Raises:
+            UsageError: It is not below the roots, which is all that is said of such a file; or it is no image.
+        """
+        if given[:5].lower() == "data:":
+            path = given
+        else:
+            path = self._find_file(_path_of_uri(given) if given[:5].lower() == "file:" else given)
+        if problem := find_source_problem(path, allow_remote=False):
+            raise UsageError(f"{problem}.")
+        return path
+
+    def _find_file(self, given: str) -> str:
+        if not self.roots:
+            raise UsageError(
+                "No folder is open to this server: the client names no roots. Start it with --root FOLDER."
+            )
+        if "\0" in given or not given.strip():
+            raise UsageError(f"{printable_name(given)} is not a name that a file can have.")
+        if "://" in given:
+            raise UsageError(f"{printable_name(given)} is an address; give the path of a file.")
+        tried = [os.path.realpath(root / given) for root in self.roots]  # an absolute path stays as it is
+        allowed = [path for path in tried if any(Path(path).is_relative_to(root) for root in self.roots)]
+        if not allowed:
+            folders = ", ".join(printable_name(str(root)) for root in self.roots)
+            raise UsageError(
+                f"{printable_name(given)} is not below the folders that are open to {self.opened_to}: {folders}."
+            )
+        return next((path for path in allowed if os.path.exists(path)), allowed[0])
+
+
+def _path_of_uri(uri: str) -> str:
+    """Return the path of a `file://` address of this machine; empty for any other."""
+    parts = urlsplit(uri)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return ""
+    path = unquote(parts.path)
+    return path[1:] if os.name == "nt" and path[2:3] == ":" else path
