@@ -156,3 +156,11 @@ def test_agree_on_a_run_of_pairs_names_the_command_for_votes(judged: Run, tmp_pa
         beholder.agree(judged)
     with pytest.raises(UsageError, match=f"`beholder arena agree {judged.id} other --runs`"):
         beholder.agree(judged, with_="other")
+
+
+def test_calibrate_and_estimate_on_a_run_of_pairs_name_the_board_that_people_correct(judged: Run) -> None:
+    for refused in (beholder.calibrate, beholder.estimate):
+        with pytest.raises(
+            UsageError, match=f"`beholder arena estimate {judged.id} --people votes.csv`, or estimate_arena in Python"
+        ):
+            refused(judged, ratings="votes.csv")

@@ -22,6 +22,7 @@ from beholder.api.statistics import (
     load_people_ratings,
     load_scores,
     open_run,
+    refuse_pairs,
     to_pairs,
     to_paths,
     to_scales,
@@ -200,6 +201,8 @@ def calibrate(
         raise UsageError(
             "A judge is chosen of files of scores (--scores or scores=); of runs, the first is calibrated."
         )
+    for one in source.runs if not source.scores else ():
+        refuse_pairs(one, ratings, ledger, "estimate")
     people = load_people_ratings(ratings, source.runs[0], scores, ledger, _to_list(aspect))
     data, jurors = _load_data(source, people, _to_list(judge or ()), aspect)
     given = {} if features is None else read_features(to_path("features", features))
@@ -374,6 +377,8 @@ def estimate(
         check_number(name, value, optional=True)
     options = EstimateOptions(pass_, judge_pass, width)
     wanted = _to_list(aspect)
+    if not to_paths(scores):
+        refuse_pairs(run, ratings, ledger, "estimate")
     every = load_people_ratings(ratings, run, scores, ledger, wanted)
     people = {name: every[name] for name in wanted or every}
     # A pair for an aspect that was not asked for is no mistake.

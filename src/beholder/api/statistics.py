@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import structs
 
@@ -343,21 +343,31 @@ def agree(
 def _refuse_pairs(
     run: RunLike | None, ratings: CaseSource | None, other: RunLike | PathLike | None, ledger: LedgerLike
 ) -> None:
-    """Raise `UsageError` for a run of pairs, which has votes and no scores, with the command that compares votes."""
+    words = [] if other is None else [other.id if isinstance(other, Run) else str(other), "--runs"]
+    refuse_pairs(run, ratings, ledger, "agree", words)
+
+
+def refuse_pairs(
+    run: RunLike | None,
+    ratings: CaseSource | None,
+    ledger: LedgerLike,
+    command: Literal["agree", "estimate"],
+    words: Sequence[str] = (),
+) -> None:
+    """Raise `UsageError` for a run of pairs, which has votes and no scores, with the command of `beholder arena` that
+    serves votes."""
     with open_run(run, ledger) as (opened, name):
         record = opened.run(name)
     if not record.is_preference:
         return
-    words = ["beholder arena agree", record.id]
-    if other is not None:
-        words += [other.id if isinstance(other, Run) else str(other), "--runs"]
+    words = ["beholder arena", command, record.id, *words]
     if ratings is not None:
         words += ["--people", str(ratings) if isinstance(ratings, str | os.PathLike) else "VOTES.csv"]
     if isinstance(ledger, str | os.PathLike):
         words += ["--ledger", str(ledger)]
     raise UsageError(
-        f"The run {record.id} ({record.name}) asks which of two is better: it has votes, and no scores to compare. Run "
-        f"`{' '.join(words)}`, or agree_arena in Python."
+        f"The run {record.id} ({record.name}) asks which of two is better: it has votes, and no scores. Run "
+        f"`{' '.join(words)}`, or {command}_arena in Python."
     )
 
 
