@@ -352,7 +352,7 @@ def refuse_pairs(
     ratings: CaseSource | None,
     ledger: LedgerLike,
     command: Literal["agree", "estimate"],
-    words: Sequence[str] = (),
+    more: Sequence[str] = (),
 ) -> None:
     """Raise `UsageError` for a run of pairs, which has votes and no scores, with the command of `beholder arena` that
     serves votes."""
@@ -360,7 +360,7 @@ def refuse_pairs(
         record = opened.run(name)
     if not record.is_preference:
         return
-    words = ["beholder arena", command, record.id, *words]
+    words = ["beholder arena", command, record.id, *more]
     if ratings is not None:
         words += ["--people", str(ratings) if isinstance(ratings, str | os.PathLike) else "VOTES.csv"]
     if isinstance(ledger, str | os.PathLike):
