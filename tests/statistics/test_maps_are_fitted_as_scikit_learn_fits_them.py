@@ -13,9 +13,10 @@ from sklearn.linear_model import Ridge
 
 from beholder.statistics.calibration_held_out import MapFinish, predict_out_of_fold
 from beholder.statistics.calibration_recipes import (
-    FOREST_SETTINGS,
+    FOREST_TREES,
     MAX_TREE_CASES,
     RECIPES,
+    TREE_SETTINGS,
     TrainingData,
     assign_folds,
     export_tree,
@@ -79,7 +80,7 @@ def test_trees_say_without_scikit_learn_what_they_say_with_it(seed: int, cases: 
     asked = np.vstack([values, rng.normal(0, 3, (50, width)), np.full((1, width), 1e300)])
     with np.errstate(over="ignore"):
         near = asked.astype(np.float32)[:-1]  # scikit-learn takes no number beyond single precision
-    grown = ExtraTreesRegressor(random_state=0, **FOREST_SETTINGS).fit(values, ratings)
+    grown = ExtraTreesRegressor(FOREST_TREES, random_state=0, **TREE_SETTINGS).fit(values, ratings)
     assert fit_forest(lesson(values, ratings)).predict(asked)[:-1] == pytest.approx(grown.predict(near), abs=1e-12)
     stepped = GradientBoostingRegressor(n_estimators=30, learning_rate=0.04, random_state=0).fit(values, ratings)
     base = float(np.ravel(stepped.init_.constant_)[0])
@@ -105,9 +106,15 @@ def test_a_forest_of_many_cases_stays_small_and_still_learns() -> None:
     ratings = np.where(values[:, 0] > 0.5, values[:, 1], values[:, 2])
     fitted = fit_forest(lesson(values, ratings + rng.normal(0, 0.1, len(ratings))), trees=FEW_TREES)
     assert len(fitted.trees) == FEW_TREES
-    assert max(len(tree.column) for tree in fitted.trees) <= 2 * MAX_TREE_CASES / FOREST_SETTINGS["min_samples_leaf"]
+    assert max(len(tree.column) for tree in fitted.trees) <= 2 * MAX_TREE_CASES / TREE_SETTINGS["min_samples_leaf"]
     assert np.abs(fitted.predict(values[:2000]) - ratings[:2000]).mean() < 0.1  # of a constant: 0.25
     assert len({tree.column for tree in fitted.trees}) == FEW_TREES
+    sampled = ExtraTreesRegressor(
+        FEW_TREES, random_state=0, bootstrap=True, max_samples=MAX_TREE_CASES, **TREE_SETTINGS
+    ).fit(values, ratings)
+    assert fit_forest(lesson(values, ratings), FEW_TREES).predict(values[:200]) == pytest.approx(
+        sampled.predict(values[:200]), abs=1e-12
+    )
 
 
 def test_curves_bend_and_numbers_out_of_the_ordinary_do_no_harm() -> None:
