@@ -45,6 +45,13 @@ def test_help_loads_nothing_heavy() -> None:
     assert modules_after(script) & HEAVY == set()
 
 
+def test_the_commands_are_known_without_the_packages_that_do_their_work() -> None:
+    script = "import sys, beholder.cli.app\nprint(*(name for name in sys.modules if name.startswith('beholder.')))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    working = {"beholder.cases.case", "beholder.ledger.types", "beholder.rubrics.rubric", "beholder.verdicts.verdict"}
+    assert working.isdisjoint(done.stdout.split())
+
+
 def test_a_run_into_a_file_loads_nothing_of_databases_and_clusters() -> None:
     script = (
         "import sys\nimport beholder.cli.run, beholder.ledger.ledger, beholder.runs.execution\n"

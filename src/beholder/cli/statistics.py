@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cases.case import format_case_count
 from beholder.cli.options import (
     RUN_HELP,
     AspectOption,
@@ -111,6 +110,7 @@ def agree(
 def _print_agreement(agreement: JudgeAgreement, *, full: bool) -> None:
     from rich.console import Console
 
+    from beholder.cases.case import format_case_count
     from beholder.reports.agreement import agreement_conclusions, agreement_tables
     from beholder.reports.text import numbers_table, print_table
 
@@ -258,6 +258,7 @@ def _parse_margins(given: Sequence[str]) -> dict[str, float]:
 
 
 def _print_comparison(comparison: Comparison, gate: Gate | None) -> None:
+    from beholder.cases.case import format_case_count
     from beholder.reports.comparison import (
         COMPARISON_HEADERS,
         COMPARISON_LEGEND,
@@ -461,6 +462,7 @@ def estimate(
 
 
 def _print_estimate(aspect_estimate: AspectEstimate, passes: float | None) -> None:
+    from beholder.cases.case import format_case_count
     from beholder.reports.text import format_interval, format_number, numbers_table, print_table
     from beholder.statistics.sentences import describe_ratings_needed
 

@@ -15,13 +15,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from beholder.ledger.types import FINISHED, INTERRUPTED, RunRecord
-from beholder.rubrics.rubric import to_fraction
-from beholder.verdicts.verdict import Outcome, format_beside, round_half_up, to_plain_number
-
+# Every command imports this module to print: what only some functions need of other packages is imported in them.
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from beholder.ledger.types import RunRecord
     from beholder.statistics.bootstrap import Interval
 
 
@@ -244,6 +242,8 @@ def format_number(value: float | None, places: int = 3) -> str:
     """Return a number such as `0.650`; a dash for None."""
     if value is None:
         return "–"
+    from beholder.verdicts.verdict import round_half_up
+
     return f"{round_half_up(float(value), places) + 0.0:.{places}f}"  # + 0.0: no minus before a zero
 
 
@@ -257,6 +257,9 @@ def format_mean(key: str, value: float | None, fail_under: Mapping[str, float]) 
     """
     if value is None:
         return format_number(None)
+    from beholder.rubrics.rubric import to_fraction
+    from beholder.verdicts.verdict import format_beside, to_plain_number
+
     limits = [to_fraction(limit) / (100 if key == "score" else 1) for name, limit in fail_under.items() if name == key]
     return format_beside(float(value), map(to_plain_number, limits), 3)
 
@@ -300,6 +303,9 @@ REVIEW_OPEN = "open"
 def run_state(record: RunRecord, not_asked: int = 0) -> str:
     """Return the state of a run: that of the ledger, except that an unfinished review is `open`, not `interrupted`, and
     a run that has come to its end is `over_budget`, not `finished`, if cases were `not_asked`."""
+    from beholder.ledger.types import FINISHED, INTERRUPTED
+    from beholder.verdicts.verdict import Outcome
+
     if record.state == FINISHED and not_asked:
         return str(Outcome.OVER_BUDGET)
     return REVIEW_OPEN if record.state == INTERRUPTED and record.is_review else record.state
