@@ -102,6 +102,7 @@ def test_bytes_that_are_no_text_are_no_score(start: Start) -> None:
     assert verdict.outcome in (Outcome.UNREACHABLE, Outcome.TRUNCATED, Outcome.INVALID), verdict.detail
 
 
-def test_doctor_says_what_works(start: Start) -> None:
-    checks = {check.about: check for check in beholder.doctor(judge="openai:tiny", base_url=start())}
+def test_doctor_says_what_works(start: Start, tmp_path: Path) -> None:
+    found = beholder.doctor(judge="openai:tiny", base_url=start(), ledger=tmp_path / "ledger.db")
+    checks = {check.about: check for check in found}
     assert not [check for check in checks.values() if check.state == "problem" and "tiny" in check.said]

@@ -492,7 +492,8 @@ def test_a_budget_that_cannot_be_asked_ends_the_run(
 ) -> None:
     """Workers, which ask for money, would wait for ever."""
     cases(4)
-    code, said = ended(start(changed(BROKEN, [*command()[:4], str(priced), "--budget", "1"])))
+    line = [*command()[:4], str(priced), "--budget", "1", "--ledger", str(priced.parent / "ledger.db")]
+    code, said = ended(start(changed(BROKEN, line)))
     assert code == 2, said
     assert "nobody knows what is left" in said
     assert server.received == []

@@ -308,8 +308,9 @@ def test_a_plan_says_what_the_probe_costs(tmp_path: Path) -> None:
         assert [(one.calls, one.answered) for one in done.judges] == [(1, 1), (1, 1)]
 
 
-def test_a_case_without_a_region_is_no_call_in_a_plan() -> None:
-    whole = plan(rubric="edit-fidelity", cases=[edit_case(changed=False)], judge="openai:gpt-4o", probe=True)
+def test_a_case_without_a_region_is_no_call_in_a_plan(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"rubric": "edit-fidelity", "judge": "openai:gpt-4o", "ledger": tmp_path / "ledger.db"}
+    whole = plan(cases=[edit_case(changed=False)], probe=True, **asked)
     assert [one.calls for one in whole.judges] == [1, 0]
 
 

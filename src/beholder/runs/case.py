@@ -88,61 +88,58 @@ class CaseJudge:
                 Every other failure is an outcome.
         """
         with in_case_context(case, self.run_id):
-            return await self._judge(composer, case)
-
-    async def _judge(self, composer: Composer, case: Case) -> Entry:
-        rubric = composer.rubric_for(case)
-        header = VerdictHeader(case.id, rubric, describe_judges(self.judges, self.samples))
-        try:
-            whole = await self._open_conversations(composer, case, rubric)
-            probe = await self._open_probe(composer, case)
-            conversations = [*whole, *probe.conversations]
-            keys = [_make_key(conversation) for conversation in conversations]
-            stored = await self.look_up(keys) if self.look_up is not None else {}
-        except (ImageError, Unreachable) as error:
-            outcome = Outcome.UNREADABLE if isinstance(error, ImageError) else Outcome.UNREACHABLE
-            return _announce(Entry(0, case, header.make_verdict(outcome, str(error)), spent_usd=Decimal(0)))
-        # By batch most cases have to wait for their answers: they are measured only once they have them.
-        by_batch = any(capabilities_of(judge).answers_later for judge in self.judges)
-        examining: asyncio.Task[Examination] | None = None
-        entry: Entry | None = None
-        try:
-            if not by_batch:
-                examining = self._start_examining(rubric, whole)
-            for key, conversation in zip(keys, conversations, strict=True):
-                if key in stored:
-                    restore_answer(conversation, stored[key])
-            async with self.slots or nullcontext():
-                # Live, the whole comes first: where it has no answer, or takes the last of the budget, nothing is spent
-                # on the crop. By batch both go into one job.
-                _raise_first(await self._ask(conversations if by_batch else whole))
-                _check_waiting(conversations)
-                verdict = _combine(header, whole)
-                if verdict.answered:
-                    _raise_first(await self._ask(probe.conversations))
-            examining = examining or self._start_examining(rubric, whole)
-            examined = await examining
-            if verdict.answered and examined.evidence is not None:
-                verdict = apply_audit(verdict, examined.evidence, _list_audited_jurors(whole))
-            verdict = probe.add_to(verdict)
-            if self.calibration is not None:
-                [verdict] = await calibrate_case(self.calibration, [verdict], case, self.images)
-            entry = _make_entry(case, verdict, keys, conversations)
-            entry = replace(entry, thumbnails=tuple(examined.thumbnails.items()))
-        except Waiting:
-            raise
-        except Exception as error:
-            if by_batch or not any(conversation.has_answers for conversation in conversations):
+            rubric = composer.rubric_for(case)
+            header = VerdictHeader(case.id, rubric, describe_judges(self.judges, self.samples))
+            try:
+                whole = await self._open_conversations(composer, case, rubric)
+                probe = await self._open_probe(composer, case)
+                conversations = [*whole, *probe.conversations]
+                keys = [_make_key(conversation) for conversation in conversations]
+                stored = await self.look_up(keys) if self.look_up is not None else {}
+            except (ImageError, Unreachable) as error:
+                outcome = Outcome.UNREADABLE if isinstance(error, ImageError) else Outcome.UNREACHABLE
+                return _announce(Entry(0, case, header.make_verdict(outcome, str(error)), spent_usd=Decimal(0)))
+            # By batch most cases have to wait for their answers: they are measured only once they have them.
+            by_batch = any(capabilities_of(judge).answers_later for judge in self.judges)
+            examining: asyncio.Task[Examination] | None = None
+            entry: Entry | None = None
+            try:
+                if not by_batch:
+                    examining = self._start_examining(rubric, whole)
+                for key, conversation in zip(keys, conversations, strict=True):
+                    if key in stored:
+                        restore_answer(conversation, stored[key])
+                async with self.slots or nullcontext():
+                    # Live, the whole comes first: where it has no answer, or takes the last of the budget, nothing is
+                    # spent on the crop. By batch both go into one job.
+                    _raise_first(await self._ask(conversations if by_batch else whole))
+                    _check_waiting(conversations)
+                    verdict = _combine(header, whole)
+                    if verdict.answered:
+                        _raise_first(await self._ask(probe.conversations))
+                examining = examining or self._start_examining(rubric, whole)
+                examined = await examining
+                if verdict.answered and examined.evidence is not None:
+                    verdict = apply_audit(verdict, examined.evidence, _list_audited_jurors(whole))
+                verdict = probe.add_to(verdict)
+                if self.calibration is not None:
+                    [verdict] = await calibrate_case(self.calibration, [verdict], case, self.images)
+                entry = _make_entry(case, verdict, keys, conversations)
+                entry = replace(entry, thumbnails=tuple(examined.thumbnails.items()))
+            except Waiting:
                 raise
-            verdict = header.make_verdict(Outcome.UNREACHABLE, str(error))
-            entry = replace(_make_entry(case, verdict, keys, conversations), failure=error)
-        finally:
-            if examining is not None:
-                examining.cancel()
-            if self.release is not None:
-                new = {answer.key for answer in entry.answers} if entry is not None else set()
-                self.release([key for key in keys if key not in stored and key not in new])
-        return _announce(entry)
+            except Exception as error:
+                if by_batch or not any(conversation.has_answers for conversation in conversations):
+                    raise
+                verdict = header.make_verdict(Outcome.UNREACHABLE, str(error))
+                entry = replace(_make_entry(case, verdict, keys, conversations), failure=error)
+            finally:
+                if examining is not None:
+                    examining.cancel()
+                if self.release is not None:
+                    new = {answer.key for answer in entry.answers} if entry is not None else set()
+                    self.release([key for key in keys if key not in stored and key not in new])
+            return _announce(entry)
 
     def _ask(self, conversations: Sequence[Conversation]) -> asyncio.Future[list[BaseException | None]]:
         """Ask all judges that have not answered yet, at once. Returns their failures once all have ended."""
