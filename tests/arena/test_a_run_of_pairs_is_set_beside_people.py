@@ -164,3 +164,11 @@ def test_calibrate_and_estimate_on_a_run_of_pairs_name_the_board_that_people_cor
             UsageError, match=f"`beholder arena estimate {judged.id} --people votes.csv`, or estimate_arena in Python"
         ):
             refused(judged, ratings="votes.csv")
+
+
+def test_answers_about_one_pair_are_not_taken_as_independent(tmp_path: Path) -> None:
+    cases = [pair(100, 94 + number, model_first="m1", model_second="m2") for number in range(12) if number != 6]
+    done = run(rubric="edit-preference", cases=cases, judge=judge_by(prefer_red), ledger=tmp_path / "runs.db")
+    verdicts, answers = show_arena(done).board, show_arena(done, position=True).board
+    assert (verdicts.group, verdicts.groups, verdicts.votes) == ("", 11, 11)
+    assert (answers.group, answers.groups, answers.votes) == ("case", 11, 22)

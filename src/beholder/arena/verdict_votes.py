@@ -103,9 +103,12 @@ def make_votes(rows: Sequence[PairRow], group: str) -> Votes:
 
     Args:
         rows: The pairs, all with the names of their models.
-        group: The group of cases that belong together; a case without one is a group of its own. Empty: there is none.
+        group: The group of cases that belong together; a case without one is a group of its own. Empty: there is none,
+            and only votes on the same case belong together.
     """
     voted = [row for row in rows if row.winner is not None]
+    if not group and len({row.case for row in voted}) < len(voted):
+        group = "case"
     models = tuple(dict.fromkeys(model for row in voted for model in row.models))
     number = {model: at for at, model in enumerate(models)}
     return Votes(
