@@ -22,7 +22,7 @@ from beholder.images.prepare import fit_size, upright_size
 from beholder.images.source import read_header
 from beholder.instruments.instrument import Array, Bools, Bytes, Floats, PairReader, PairReading, scale_to_side
 from beholder.instruments.pixel_metrics import compute_color_difference, compute_ssim, to_lab
-from beholder.instruments.regions import Box, find_changed_pixels, infer_edit_region
+from beholder.instruments.regions import Box, find_changed_pixels, infer_edit_region, round_box
 from beholder.instruments.registration import Alignment, has_same_aspect, register_images, to_gray, warp_to_frame
 
 DEFAULT_SIDE = 1024
@@ -297,13 +297,8 @@ class ImagePair:
         ends = zip(chain.from_iterable(boxes), chain.from_iterable(mapped), strict=True)
         if len(set(roles)) < 2 or all(abs(one - other) <= _SAME_PLACE for one, other in ends):
             return {"": tuple(boxes)}
-        seen = tuple(_round_box(box) for box in mapped if box[0] < box[2] and box[1] < box[3])
+        seen = tuple(round_box(box) for box in mapped if box[0] < box[2] and box[1] < box[3])
         return {roles[0]: tuple(boxes)} | ({roles[1]: seen} if seen else {})  # else it was moved out of the image
-
-
-def _round_box(box: Box) -> Box:
-    left, top, right, bottom = (round(end, 3) for end in box)
-    return left, top, right, bottom
 
 
 def once_per_pair(compute: Callable[[ImagePair], _Result]) -> Callable[[ImagePair], _Result]:

@@ -31,6 +31,7 @@ _STRIPES = np.zeros((6, _PLACE_GRID))
 _STRIPES[0], _STRIPES[1, :_EDGE_CELLS], _STRIPES[2, -_EDGE_CELLS:] = 1, 1, 1
 _STRIPES[3:] = np.repeat(np.eye(3), _PLACE_GRID // 3, axis=1)
 _MIN_BOX_WEIGHT = 0.3  # of the heaviest cell: lighter ones are not in a box
+_NEIGHBORS = np.ones((3, 3), np.uint8)
 _MAX_BOXES = 4
 _MIN_BOX_MASS, _MIN_BOXED_MASS = 0.08, 0.5  # of all weight: what each box has at least, and all of them together
 _MAX_BOX_AREA = 0.8  # of the image: a larger box points at nothing
@@ -39,6 +40,12 @@ _MIN_EVEN_SHARE = 0.4  # of the mean, what each ninth of the image must have at 
 
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom in shares of width and height
+
+
+def round_box(box: Box) -> Box:
+    """Return a box of three decimals: places are no more precise."""
+    left, top, right, bottom = (round(end, 3) for end in box)
+    return left, top, right, bottom
 
 
 class LocatedWeight(NamedTuple):
@@ -84,21 +91,19 @@ def locate(weight: Array) -> LocatedWeight:
 def _find_boxes(cells: npt.NDArray[np.float64]) -> tuple[Box, ...]:
     """Return boxes around the connected cells that have most of the weight, the heaviest first."""
     strong = (cells > _MIN_BOX_WEIGHT * cells.max()).astype(np.uint8)
-    near = np.asarray(cv2.dilate(strong, np.ones((3, 3), np.uint8)), np.uint8)
-    count, labels = cv2.connectedComponents(near, connectivity=8)
-    labels = np.asarray(labels) * strong
-    masses = np.bincount(labels.ravel(), cells.ravel(), count)
-    masses[0] = 0
-    chosen = [int(label) for label in np.argsort(-masses)[:_MAX_BOXES] if masses[label] >= _MIN_BOX_MASS * cells.sum()]
-    if masses[chosen].sum() < _MIN_BOXED_MASS * cells.sum():
+    count, labels = cv2.connectedComponents(cv2.dilate(strong, _NEIGHBORS), connectivity=8)
+    parts = np.asarray(labels) * strong
+    masses = np.bincount(parts.ravel(), cells.ravel(), count)
+    masses[0], total = 0, cells.sum()
+    chosen = [int(label) for label in np.argsort(-masses)[:_MAX_BOXES] if masses[label] >= _MIN_BOX_MASS * total]
+    if masses[chosen].sum() < _MIN_BOXED_MASS * total:
         return ()
     boxes = []
     for label in chosen:
-        rows, columns = np.nonzero(labels == label)
-        ends = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
-        left, top, right, bottom = (round(float(end) / _PLACE_GRID, 3) for end in ends)
-        if (right - left) * (bottom - top) <= _MAX_BOX_AREA:
-            boxes.append((left, top, right, bottom))
+        left, top, width, height = cv2.boundingRect((parts == label).view(np.uint8))
+        if width * height <= _MAX_BOX_AREA * parts.size:
+            right, bottom = left + width, top + height
+            boxes.append(round_box((left / _PLACE_GRID, top / _PLACE_GRID, right / _PLACE_GRID, bottom / _PLACE_GRID)))
     return tuple(boxes)
 
 
