@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from beholder.instruments.regions import add_mostly, name_place
+from beholder.instruments.pair import ImagePair
+from beholder.instruments.regions import add_mostly, locate, name_place
 
 
 def box(left: float, top: float, right: float, bottom: float, width: int = 640, height: int = 480) -> np.ndarray:
@@ -84,3 +85,34 @@ def test_mirrored_places_have_mirrored_names(left: float, top: float) -> None:
     name, mirrored = name_place(weight), name_place(weight[:, ::-1])
     swapped = name.replace("left", "?").replace("right", "left").replace("?", "right")
     assert swapped == mirrored or abs(left + 0.125 - 1 / 3) < 0.01 or abs(left + 0.125 - 2 / 3) < 0.01
+
+
+def test_a_place_has_boxes_where_there_is_something_to_point_at() -> None:
+    [found] = locate(box(0.1, 0.2, 0.35, 0.6)).boxes
+    assert found == pytest.approx((0.1, 0.2, 0.35, 0.6), abs=0.03)
+    both = locate(box(0, 0, 0.2, 0.2) | box(0.75, 0.75, 1, 1)).boxes
+    assert [one == pytest.approx((0.75, 0.75, 1, 1), abs=0.03) for one in both] == [True, False]  # the larger one first
+    for where in (box(0, 0, 1, 1), box(0, 0, 0, 0), box(0, 0, 1, 0.95)):
+        assert locate(where).boxes == ()
+    noise = np.random.default_rng(1).random((480, 640)) > 0.999
+    assert len(locate(noise).boxes) <= 4
+
+
+@given(arrays(np.bool_, st.tuples(st.integers(1, 80), st.integers(1, 80))))
+def test_every_box_lies_in_the_image(where: np.ndarray) -> None:
+    for left, top, right, bottom in locate(where).boxes:
+        assert 0 <= left < right <= 1
+        assert 0 <= top < bottom <= 1
+
+
+def test_a_place_is_told_for_each_image_where_the_picture_was_moved() -> None:
+    before = np.random.default_rng(2).integers(0, 255, (60, 80, 3)).repeat(4, 0).repeat(4, 1).astype(np.uint8)
+    roles = ("input", "edited")
+    boxes = ((0.25, 0.25, 0.5, 0.5),)
+    assert ImagePair(before, before.copy()).boxes_by_role(boxes, roles) == {"": boxes}
+    moved = ImagePair(before, np.roll(before, 32, axis=1))
+    if moved.alignment.moved:
+        found = moved.boxes_by_role(boxes, roles)
+        assert found["input"] == boxes
+        assert found["edited"][0] == pytest.approx((0.35, 0.25, 0.6, 0.5), abs=0.01)
+    assert moved.alignment.moved

@@ -82,6 +82,26 @@ def test_unchanged_regions_that_changed_are_flagged_with_numbers(photo: Pixels) 
     assert "global_consistency.score" in found
 
 
+def test_the_place_of_a_contradiction_is_told(photo: Pixels) -> None:
+    """Half of the picture was blurred: there the detail is gone, and the flag about it says so."""
+    blurred = photo.copy()
+    blurred[:, 320:] = cv2.GaussianBlur(photo, (0, 0), 6)[:, 320:]
+    rubric = Rubric.load("edit-preservation")
+    order = plan_audit(rubric)
+    assert order is not None
+    plain = score_answer(VerdictHeader("case", rubric, "model"), factors(rubric, 7))
+    made = apply_audit(plain, measure_evidence(order, png(photo), png(blurred)))
+    assert made.places is not None
+    found = {place.at: place for place in made.places if place.role == ""}
+    assert {"naturalness.detail_lost", "unchanged_regions.score"} <= set(found)
+    assert {place.at for place in made.places} <= {*made.measurements, *(flag.at for flag in made.flags)}
+    for left, _, right, _ in found["naturalness.detail_lost"].boxes:
+        assert left >= 0.4
+        assert right <= 1
+    assert Verdict.from_dict(made.to_dict()).places == made.places
+    assert apply_audit(plain, measure_evidence(order, png(photo), png(photo))).places is None
+
+
 def test_another_picture_contradicts_every_word_of_keeping(photo: Pixels) -> None:
     other = np.random.default_rng(8).integers(0, 256, (30, 50, 3), dtype=np.uint8)
     stranger = np.asarray(cv2.resize(other, (500, 300), interpolation=cv2.INTER_CUBIC), np.uint8)

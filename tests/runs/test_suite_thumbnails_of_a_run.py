@@ -9,8 +9,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+import beholder
 from beholder.images.prepare import digest
 from beholder.ledger.ledger import Ledger
+from beholder.verdicts.verdict import CasePicture
 
 
 def test_every_image_has_a_thumbnail_and_a_changed_file_is_told(
@@ -53,3 +55,23 @@ def test_without_thumbnails_there_are_none(
     assert run().returncode == 0
     with Ledger.open(tmp_path / "ledger.db", read_only=True) as ledger:
         assert ledger.thumbnail(digest((tmp_path / "before.png").read_bytes())) is None
+
+
+def test_images_that_no_judge_was_sent_are_kept_too(tmp_path: Path) -> None:
+    photo = tmp_path / "photo.png"
+    cv2.imwrite(str(photo), np.full((60, 80, 3), 90, np.uint8))
+    texts = {"input": "What is it?", "output": "A gray card.", "expected_output": "A gray card."}
+    cases = [
+        {"id": "one", "image": str(photo), **texts},
+        {"id": "lost", "image": str(tmp_path / "lost.png"), **texts},
+        {"id": "remote", "image": "https://example.com/photo.png", **texts},  # nothing is fetched to be shown
+    ]
+    place = tmp_path / "ledger.db"
+    with beholder.Session("instruments", ledger=place, name="texts") as session:
+        found = {one.case: one for one in session.judge_many("description", cases)}
+    sent = digest(photo.read_bytes())
+    assert found["one"].pictures == (CasePicture("image", sent),)
+    assert [found[name].pictures for name in ("lost", "remote")] == [None, None]
+    assert all(one.scored and one.images == () for one in found.values())
+    with Ledger.open(place, read_only=True) as ledger:
+        assert ledger.thumbnail(sent) is not None

@@ -57,7 +57,7 @@ def make_dataset(ledger: Ledger, run: str, verdicts: Iterable[StoredVerdict], *,
 def _load_images(ledger: Ledger, case: Case, verdict: Verdict) -> dict[str, list[EncodedImage | None]]:
     """Return the images of a case by role, `None` for one that is nowhere to be had."""
     judged: dict[str, list[str]] = {}
-    for image in verdict.images:
+    for image in verdict.shown_images:
         judged.setdefault(image.role, []).append(image.source_digest)
     return {
         role: [_load_image(ledger, str(one), at, judged.get(role, [])) for at, one in enumerate(case.sources(role))]

@@ -15,7 +15,7 @@ from beholder.instruments.instrument import (
     format_percent,
 )
 from beholder.instruments.pair import ImagePair
-from beholder.instruments.regions import MAX_INFERRED_SHARE, NOTICEABLE_DELTA_E, add_mostly, name_place
+from beholder.instruments.regions import MAX_INFERRED_SHARE, NOTICEABLE_DELTA_E, add_mostly, locate, name_place
 
 _MIN_PIXELS = 64  # outside the edit, to measure a color cast
 
@@ -65,10 +65,10 @@ def _read_noticeable(pair: ImagePair) -> PairReading:
     share = float(np.count_nonzero(over) / np.count_nonzero(pair.valid))
     if share == 0:
         return PairReading(0.0, f"No pixel differs by more than ΔE {NOTICEABLE_DELTA_E:.0f}.")
-    where = add_mostly(name_place(over))
-    return PairReading(
-        share, f"{format_percent(share)} of the pixels differ by more than ΔE {NOTICEABLE_DELTA_E:.0f}, {where}."
-    )
+    place = locate(over)
+    by = f"by more than ΔE {NOTICEABLE_DELTA_E:.0f}"
+    sentence = f"{format_percent(share)} of the pixels differ {by}, {add_mostly(place.name)}."
+    return PairReading(share, sentence, boxes=place.boxes)
 
 
 @INSTRUMENTS.pair("palette", unit="ΔE", better="lower", cheap=False, needs_registration=False)

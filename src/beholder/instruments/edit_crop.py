@@ -17,14 +17,12 @@ from beholder.images.prepare import digest, fit_size, upright_size
 from beholder.images.source import read_header
 from beholder.instruments.instrument import format_percent
 from beholder.instruments.pair import ImagePair
-from beholder.instruments.regions import MAX_INFERRED_SHARE, name_place
+from beholder.instruments.regions import MAX_INFERRED_SHARE, Box, name_place
 
 REGION_SIDE = 512  # longer side at which the region is inferred
 MARGIN = 0.15  # of the longer side of the region: how much of its surroundings a crop shows on each side
 MIN_SIDE = 256  # pixels of the file that a crop has at least, where the image has as many
 MAX_SHARE = 0.75  # of the image: a larger crop shows no more than the image itself
-
-Box = tuple[float, float, float, float]  # left, top, right, bottom in shares of width and height
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ def crop_edit_region(before: bytes, after: bytes, sizing: Sizing) -> EditCrop:
     share = (box[2] - box[0]) * (box[3] - box[1])
     if share > MAX_SHARE:
         return EditCrop(why_not=f"the change spans {format_percent(share)} of the image, which a crop would show again")
-    box_after = _map_box(pair, box)
+    box_after = pair.map_box(box)
     if not _has_pixels(box_after, pair.sizes[1]):
         return EditCrop(why_not="the region of the change lies outside of the edited image")
     where = name_place(pair.region)
@@ -111,15 +109,6 @@ def _pad_box(box: Box, size: tuple[int, int]) -> Box:
         start = min(max(start, 0.0), 1.0 - length)
         ends.append((start, start + length))
     return ends[0][0], ends[1][0], ends[0][1], ends[1][1]
-
-
-def _map_box(pair: ImagePair, box: Box) -> Box:
-    """Return where a box of the image before lies in the image after: the upright box around its four corners."""
-    (height, width), (height_after, width_after) = pair.before.shape[:2], pair.after.shape[:2]
-    corners = np.array([(x * width - 0.5, y * height - 0.5, 1.0) for x in box[::2] for y in box[1::2]])
-    points = (corners @ pair.alignment.matrix.T + 0.5) / (width_after, height_after)
-    (left, top), (right, bottom) = points.min(axis=0).clip(0, 1), points.max(axis=0).clip(0, 1)
-    return float(left), float(top), float(right), float(bottom)
 
 
 def _has_pixels(box: Box, size: tuple[int, int]) -> bool:

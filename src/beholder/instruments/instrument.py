@@ -38,6 +38,8 @@ class Measurement:
         sentence: The result in one sentence.
         map: Where it was measured, in the frame of `pair.before` and in the same unit, for instruments that have a map.
         map_top: The value at the top of the map's legend.
+        boxes: Where most of it lies, in the frame of `pair.before`: (left, top, right, bottom) in shares of width and
+            height. Empty where the instrument knows no place, or there is none to point at.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Measurement:
     sentence: str = ""
     map: Floats | None = field(default=None, compare=False, repr=False)
     map_top: float | None = None
+    boxes: tuple[tuple[float, float, float, float], ...] = ()
 
     def __post_init__(self) -> None:
         if self.value is not None and not math.isfinite(self.value):
@@ -82,6 +85,7 @@ class PairReading(NamedTuple):
     sentence: str
     map: Floats | None = None
     map_top: float | None = None
+    boxes: tuple[tuple[float, float, float, float], ...] = ()
 
 
 PairReader: TypeAlias = "Callable[[ImagePair], PairReading]"
@@ -128,8 +132,8 @@ class InstrumentFamily(list[Instrument]):
             def measure(pair: ImagePair) -> Measurement:
                 if needs_registration and pair.incomparable_reason:
                     return Measurement(name, None, unit, better, f"Not measured: {pair.incomparable_reason}.")
-                value, sentence, values, top = guarded(pair)
-                return Measurement(name, value, unit, better, sentence, values, top)
+                value, sentence, values, top, boxes = guarded(pair)
+                return Measurement(name, value, unit, better, sentence, values, top, boxes)
 
             self.append(Instrument(name, about or fold_docstring(read), measure, "pair", cheap))
             return read

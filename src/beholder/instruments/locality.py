@@ -21,7 +21,7 @@ from beholder.instruments.regions import (
     NOTICEABLE_DELTA_E,
     add_mostly,
     find_changed_regions,
-    name_place,
+    locate,
 )
 
 _BLOCKS_PER_SIDE = 32  # concentration is measured over so many by so many blocks
@@ -38,9 +38,9 @@ def _read_changed(pair: ImagePair) -> PairReading:
     share = float(np.count_nonzero(pair.changed_mask) / np.count_nonzero(pair.valid))
     if share == 0:
         return PairReading(0.0, "Nothing that can be seen has changed.")
-    return PairReading(
-        share, f"{format_percent(share)} of the image changed, {add_mostly(name_place(pair.changed_mask))}."
-    )
+    place = locate(pair.changed_mask)
+    sentence = f"{format_percent(share)} of the image changed, {add_mostly(place.name)}."
+    return PairReading(share, sentence, boxes=place.boxes)
 
 
 @INSTRUMENTS.pair("regions", cheap=False)
@@ -58,7 +58,8 @@ def _read_regions(pair: ImagePair) -> PairReading:
         ]
     )
     count = f"{len(regions)} regions of change" if len(regions) > 1 else "One region of change"
-    return PairReading(float(len(regions)), f"{count}{', the largest' if len(regions) > 3 else ':'} {largest}.")
+    sentence = f"{count}{', the largest' if len(regions) > 3 else ':'} {largest}."
+    return PairReading(float(len(regions)), sentence, boxes=tuple(region.box for region in regions[:3]))
 
 
 @INSTRUMENTS.pair("region", unit="share")
@@ -66,16 +67,16 @@ def _read_region(pair: ImagePair) -> PairReading:
     """Share of the image that the region of the edit covers: the given mask, or the main connected change, above ΔE 10
     and 0.6 of Otsu's threshold, grown by 2 % of the longer side.
     """
-    share = pair.region_share
+    share, place = pair.region_share, locate(pair.region)
     if not pair.region_is_inferred:
-        where = f", {name_place(pair.region)}" if share else ""
-        return PairReading(share, f"The given mask covers {format_percent(share)} of the image{where}.")
+        where = f", {place.name}" if share else ""
+        sentence = f"The given mask covers {format_percent(share)} of the image{where}."
+        return PairReading(share, sentence, boxes=place.boxes)
     if share == 0:
         return PairReading(0.0, "No region of an edit can be inferred: nothing that can be seen has changed.")
     filled = "; that is most of it, so nothing tells what was intended" if share > MAX_INFERRED_SHARE else ""
-    return PairReading(
-        share, f"The change fills {format_percent(share)} of the image, {name_place(pair.region)}{filled}."
-    )
+    sentence = f"The change fills {format_percent(share)} of the image, {place.name}{filled}."
+    return PairReading(share, sentence, boxes=place.boxes)
 
 
 @INSTRUMENTS.pair("concentration", cheap=False)
@@ -135,8 +136,9 @@ def _read_leakage(pair: ImagePair) -> PairReading:
     by = f"by more than ΔE {NOTICEABLE_DELTA_E:.0f}"
     if share == 0:
         return PairReading(0.0, f"No pixel {_name_outside(pair)} differs {by}.")
-    where = add_mostly(name_place(changed))
-    return PairReading(share, f"{format_percent(share)} of the pixels {_name_outside(pair)} differ {by}, {where}.")
+    place = locate(changed)
+    sentence = f"{format_percent(share)} of the pixels {_name_outside(pair)} differ {by}, {add_mostly(place.name)}."
+    return PairReading(share, sentence, boxes=place.boxes)
 
 
 @INSTRUMENTS.pair("leakage_mean", unit="ΔE", better="lower")

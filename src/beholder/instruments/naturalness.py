@@ -31,7 +31,7 @@ from beholder.instruments.instrument import (
 )
 from beholder.instruments.pair import ImagePair, once_per_pair, require_min_side
 from beholder.instruments.pixel_metrics import ciede2000, compute_ssim, to_lab
-from beholder.instruments.regions import EVERYWHERE, NOWHERE, add_mostly, name_place
+from beholder.instruments.regions import EVERYWHERE, NOWHERE, Box, add_mostly, locate
 
 SIDE = 512
 MIN_SIDE = 64  # px
@@ -103,13 +103,14 @@ def _read_detail_gained(pair: ImagePair) -> PairReading:
         return PairReading(None, _NO_DETAIL)
     gain = layers.gain
     grown = np.maximum(gain, 0)
-    value, where = float(2 ** np.quantile(gain, 0.95)), _describe_place(grown)
+    value, (where, boxes) = float(2 ** np.quantile(gain, 0.95)), _describe_place(grown)
+    has_grown = value > 1.3
     sentence = (
         f"Detail grew to {format_factor(value)} and more in one place of twenty{where}"
-        if value > 1.3
+        if has_grown
         else f"No place gained detail ({format_factor(value)})"
     )
-    return PairReading(value, f"{sentence}.", pair.upscale_map(2**grown), 4.0)
+    return PairReading(value, f"{sentence}.", pair.upscale_map(2**grown), 4.0, boxes if has_grown else ())
 
 
 @_instrument("detail_lost", unit="×", better="higher", cheap=True)
@@ -122,13 +123,14 @@ def _read_detail_lost(pair: ImagePair) -> PairReading:
         return PairReading(None, "Not measured: the image before has no detail to lose.")
     gain = layers.gain
     left = np.minimum(gain, 0)
-    value, where = float(2 ** np.quantile(gain, 0.05)), _describe_place(-left)
+    value, (where, boxes) = float(2 ** np.quantile(gain, 0.05)), _describe_place(-left)
+    has_fallen = value < 0.77
     sentence = (
         f"Detail fell to {format_factor(value)} and less in one place of twenty{where}"
-        if value < 0.77
+        if has_fallen
         else f"No place lost detail ({format_factor(value)})"
     )
-    return PairReading(value, f"{sentence}.", pair.upscale_map(2**left), 1.0)
+    return PairReading(value, f"{sentence}.", pair.upscale_map(2**left), 1.0, boxes if has_fallen else ())
 
 
 @_instrument("detail_uneven", unit="octaves")
@@ -176,10 +178,11 @@ def _read_foreign(pair: ImagePair) -> PairReading:
     """
     nearest = _get_block_distances(pair).nearest
     value = float(np.sort(nearest, axis=None)[-_STRANGEST_BLOCKS:].mean())
-    sentence = f"The strangest blocks differ by {value:.1f} from everything in the input{_describe_place(nearest)}"
+    where, boxes = _describe_place(nearest)
+    sentence = f"The strangest blocks differ by {value:.1f} from everything in the input{where}"
     if value < 1:
-        sentence = f"Every block has its like in the input (distance {value:.1f} at most)"
-    return PairReading(value, f"{sentence}.", pair.upscale_map(nearest), 4.0)
+        sentence, boxes = f"Every block has its like in the input (distance {value:.1f} at most)", ()
+    return PairReading(value, f"{sentence}.", pair.upscale_map(nearest), 4.0, boxes)
 
 
 @_instrument("redrawn")
@@ -187,8 +190,9 @@ def _read_redrawn(pair: ImagePair) -> PairReading:
     """How far blocks are from what was in their place, by the same measure as `foreign`: 95 % quantile."""
     replaced = _get_block_distances(pair).replaced
     value = float(np.quantile(replaced, 0.95))
-    sentence = f"One block in twenty differs by {value:.1f} or more from what was there{_describe_place(replaced)}"
-    return PairReading(value, f"{sentence}.")
+    where, boxes = _describe_place(replaced)
+    sentence = f"One block in twenty differs by {value:.1f} or more from what was there{where}."
+    return PairReading(value, sentence, boxes=boxes)
 
 
 @_instrument("colour_patch", unit="ΔE")
@@ -196,9 +200,9 @@ def _read_color_patch(pair: ImagePair) -> PairReading:
     """The largest ΔE between the mean colours of a block before and after."""
     color = _get_block_distances(pair).color
     value = float(color.max())
-    return PairReading(
-        value, f"The block that changed its colour most did so by ΔE {value:.0f}{_describe_place(color)}."
-    )
+    where, boxes = _describe_place(color)
+    sentence = f"The block that changed its colour most did so by ΔE {value:.0f}{where}."
+    return PairReading(value, sentence, boxes=boxes)
 
 
 @_instrument("small_shapes", unit="share")
@@ -224,8 +228,9 @@ def _read_busied(pair: ImagePair) -> PairReading:
     before, after = _get_deviations(pair)
     disturbed = (before < _MAX_CALM) & (after > _MIN_TEXTURED_AFTER)
     value = _compute_share(disturbed)
-    sentence = f"{format_percent(value)} of the image was calm and is not any more{_describe_place(disturbed)}"
-    return PairReading(value, f"{sentence if value else 'No calm area was disturbed'}.")
+    where, boxes = _describe_place(disturbed)
+    sentence = f"{format_percent(value)} of the image was calm and is not any more{where}"
+    return PairReading(value, f"{sentence if value else 'No calm area was disturbed'}.", boxes=boxes)
 
 
 @_instrument("wiped", unit="share")
@@ -235,8 +240,9 @@ def _read_wiped(pair: ImagePair) -> PairReading:
     textured = before > _MIN_TEXTURED
     wiped = textured & (after < _MAX_CALM_AFTER)
     value = np.count_nonzero(wiped) / (np.count_nonzero(textured) + _TEXTURED_PRIOR * wiped.size)
-    sentence = f"{format_percent(value)} of the textured area was wiped calm{_describe_place(wiped)}"
-    return PairReading(value, f"{sentence if value else 'No texture was wiped away'}.")
+    where, boxes = _describe_place(wiped)
+    sentence = f"{format_percent(value)} of the textured area was wiped calm{where}"
+    return PairReading(value, f"{sentence if value else 'No texture was wiped away'}.", boxes=boxes)
 
 
 @_instrument("whitened", unit="share")
@@ -270,7 +276,8 @@ def _read_coarse_shapes(pair: ImagePair) -> PairReading:
     values = compute_ssim(*(_resize_area(layer.half, (width, height)) for layer in (layers.before, layers.after)))[0]
     value = float(np.quantile(values, 0.1))
     sentence = f"Coarse shapes are kept by {value:.2f} in the tenth of the image that kept them least"
-    return PairReading(value, f"{sentence}{_describe_place(np.maximum(0.6 - values, 0))}.")
+    where, boxes = _describe_place(np.maximum(0.6 - values, 0))
+    return PairReading(value, f"{sentence}{where}.", boxes=boxes)
 
 
 @once_per_pair
@@ -374,6 +381,7 @@ def _resize_area(values: Array, size: tuple[int, int]) -> Array:
     return values if values.shape[1::-1] == size else np.asarray(cv2.resize(values, size, interpolation=cv2.INTER_AREA))
 
 
-def _describe_place(weight: Array) -> str:
-    place = name_place(weight)
-    return "" if place in (EVERYWHERE, NOWHERE) else f", {add_mostly(place)}"
+def _describe_place(weight: Array) -> tuple[str, tuple[Box, ...]]:
+    """Return the place of a weight as the end of a sentence, and the boxes around it."""
+    name, boxes = locate(weight)
+    return "" if name in (EVERYWHERE, NOWHERE) else f", {add_mostly(name)}", boxes

@@ -6,8 +6,9 @@ and keeps it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, wraps
+from itertools import chain
 from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -21,13 +22,14 @@ from beholder.images.prepare import fit_size, upright_size
 from beholder.images.source import read_header
 from beholder.instruments.instrument import Array, Bools, Bytes, Floats, PairReader, PairReading, scale_to_side
 from beholder.instruments.pixel_metrics import compute_color_difference, compute_ssim, to_lab
-from beholder.instruments.regions import find_changed_pixels, infer_edit_region
+from beholder.instruments.regions import Box, find_changed_pixels, infer_edit_region, round_box
 from beholder.instruments.registration import Alignment, has_same_aspect, register_images, to_gray, warp_to_frame
 
 DEFAULT_SIDE = 1024
 AUDIT_SIDE = 400  # for the cheap instruments in an audit: a quarter of a common photo, which JPEG decodes fastest
 AUDIT_MAP_SIDE = 200  # for its color difference and SSIM, which cost more than everything else there
 
+_SAME_PLACE = 0.01  # of the side: images that were moved by less lie over each other
 _QUANTILE_PIXELS, _SAMPLE_PIXELS = 32_768, 10_000
 
 _LEVEL = np.float32(1 / 255)
@@ -272,6 +274,31 @@ class ImagePair:
     def region_share(self) -> float:
         """The share of the image that the region covers."""
         return float(np.count_nonzero(self.region) / self.region.size)
+
+    def map_box(self, box: Box) -> Box:
+        """Return where a box of the image before lies in the image after: the upright box around its four corners."""
+        (height, width), (height_after, width_after) = self.before.shape[:2], self.after.shape[:2]
+        corners = np.array([(x * width - 0.5, y * height - 0.5, 1.0) for x in box[::2] for y in box[1::2]])
+        points = (corners @ self.alignment.matrix.T + 0.5) / (width_after, height_after)
+        (left, top), (right, bottom) = points.min(axis=0).clip(0, 1), points.max(axis=0).clip(0, 1)
+        return float(left), float(top), float(right), float(bottom)
+
+    def boxes_by_role(self, boxes: Sequence[Box], roles: Sequence[str]) -> dict[str, tuple[Box, ...]]:
+        """Return boxes of the image before by the role of the image that they are for: `""` for both where these lie
+        over each other as they are, else also where they are in the image after.
+
+        Args:
+            boxes: In the frame of the image before.
+            roles: Of both images; two that differ.
+        """
+        if not boxes:
+            return {}
+        mapped = [self.map_box(box) for box in boxes]
+        ends = zip(chain.from_iterable(boxes), chain.from_iterable(mapped), strict=True)
+        if len(set(roles)) < 2 or all(abs(one - other) <= _SAME_PLACE for one, other in ends):
+            return {"": tuple(boxes)}
+        seen = tuple(round_box(box) for box in mapped if box[0] < box[2] and box[1] < box[3])
+        return {roles[0]: tuple(boxes)} | ({roles[1]: seen} if seen else {})  # else it was moved out of the image
 
 
 def once_per_pair(compute: Callable[[ImagePair], _Result]) -> Callable[[ImagePair], _Result]:

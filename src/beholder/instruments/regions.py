@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -29,12 +30,43 @@ _EDGE_CELLS = 6  # cells: an eighth of the side
 _STRIPES = np.zeros((6, _PLACE_GRID))
 _STRIPES[0], _STRIPES[1, :_EDGE_CELLS], _STRIPES[2, -_EDGE_CELLS:] = 1, 1, 1
 _STRIPES[3:] = np.repeat(np.eye(3), _PLACE_GRID // 3, axis=1)
+_MIN_BOX_WEIGHT = 0.3  # of the heaviest cell: lighter ones are not in a box
+_NEIGHBORS = np.ones((3, 3), np.uint8)
+_MAX_BOXES = 4
+_MIN_BOX_MASS, _MIN_BOXED_MASS = 0.08, 0.5  # of all weight: what each box has at least, and all of them together
+_MAX_BOX_AREA = 0.8  # of the image: a larger box points at nothing
 _MAX_COMPACT_SPREAD = 0.2  # standard deviation in shares of the side; weight that is all over the image has 0.29
 _MIN_EVEN_SHARE = 0.4  # of the mean, what each ninth of the image must have at least where the weight is "everywhere"
 
 
+Box = tuple[float, float, float, float]  # left, top, right, bottom in shares of width and height
+
+
+def round_box(box: Box) -> Box:
+    """Return a box of three decimals: places are no more precise."""
+    left, top, right, bottom = (round(end, 3) for end in box)
+    return left, top, right, bottom
+
+
+class LocatedWeight(NamedTuple):
+    """Where a weight lies in an image: the name of its place, and boxes around most of it.
+
+    There are no boxes where there is no weight, where it lies everywhere, or in more places than can be pointed at.
+    """
+
+    name: str
+    boxes: tuple[Box, ...] = ()
+
+
 def name_place(weight: Array) -> str:
-    """Name where in an image a weight lies (H×W, bool or not negative).
+    """Name where in an image a weight lies; see `locate`."""
+    return locate(weight).name
+
+
+def locate(weight: Array) -> LocatedWeight:
+    """Return where in an image a weight lies (H×W, bool or not negative).
+
+    Its name:
 
     - every ninth of the image has at least 40 % of the mean: "everywhere"
     - nearly all lies in a border of an eighth of the side: "along the right edge", "around the edges"
@@ -46,13 +78,33 @@ def name_place(weight: Array) -> str:
     across = _STRIPES @ cells  # each stripe summed up along x
     total = across[0].sum()
     if total <= 0:
-        return NOWHERE
+        return LocatedWeight(NOWHERE)
     down, sums = cells @ _STRIPES.T / total, across @ _STRIPES.T / total
     across /= total
     ninths = sums[3:, 3:]
     if ninths.min() * 9 >= _MIN_EVEN_SHARE:
-        return EVERYWHERE
-    return _name_edge(across, down, sums) or _name_by_middle(across[0], down[:, 0], ninths)
+        return LocatedWeight(EVERYWHERE)
+    name = _name_edge(across, down, sums) or _name_by_middle(across[0], down[:, 0], ninths)
+    return LocatedWeight(name, _find_boxes(cells))
+
+
+def _find_boxes(cells: npt.NDArray[np.float64]) -> tuple[Box, ...]:
+    """Return boxes around the connected cells that have most of the weight, the heaviest first."""
+    strong = (cells > _MIN_BOX_WEIGHT * cells.max()).astype(np.uint8)
+    count, labels = cv2.connectedComponents(cv2.dilate(strong, _NEIGHBORS), connectivity=8)
+    parts = np.asarray(labels) * strong
+    masses = np.bincount(parts.ravel(), cells.ravel(), count)
+    masses[0], total = 0, cells.sum()
+    chosen = [int(label) for label in np.argsort(-masses)[:_MAX_BOXES] if masses[label] >= _MIN_BOX_MASS * total]
+    if masses[chosen].sum() < _MIN_BOXED_MASS * total:
+        return ()
+    boxes = []
+    for label in chosen:
+        left, top, width, height = cv2.boundingRect((parts == label).view(np.uint8))
+        if width * height <= _MAX_BOX_AREA * parts.size:
+            right, bottom = left + width, top + height
+            boxes.append(round_box((left / _PLACE_GRID, top / _PLACE_GRID, right / _PLACE_GRID, bottom / _PLACE_GRID)))
+    return tuple(boxes)
 
 
 def add_mostly(where: str) -> str:

@@ -37,7 +37,7 @@ from beholder.instruments.instrument import (
 )
 from beholder.instruments.pair import ImagePair, once_per_pair, require_min_side
 from beholder.instruments.pixel_metrics import ciede2000, to_lab
-from beholder.instruments.regions import add_mostly, name_place
+from beholder.instruments.regions import Box, LocatedWeight, add_mostly, locate, name_place
 
 MIN_COMPOSITION_KEPT = 0.40  # structure_kept: 95 % of the harshest restyles (pencil hatching) have 0.46 and more
 MAX_COMPOSITION_LOST = 0.20  # of 780 pairs of unrelated photographs 97.7 % have less; the highest has 0.396
@@ -137,15 +137,16 @@ def _read_structure_kept(pair: ImagePair) -> PairReading:
     kept, lost = _compare_compositions(pair)
     if kept is None:
         return PairReading(None, "The image before has no edges whose place could be kept.")
-    kept = max(0.0, kept)
+    kept, boxes = max(0.0, kept), tuple[Box, ...]()
     agrees = f"the layout of the edges agrees to {format_percent(kept)}"
     if kept < MAX_COMPOSITION_LOST:
         sentence = f"The composition is lost: {agrees}, as in unrelated photos."
     else:
-        where = f"; what is lost is {add_mostly(name_place(lost))}" if kept < 0.9 else ""
+        place, boxes = locate(lost) if kept < 0.9 else LocatedWeight("")
+        where = f"; what is lost is {add_mostly(place)}" if place else ""
         how_much = "The" if kept >= MIN_COMPOSITION_KEPT else "Only a part of the"
         sentence = f"{how_much} composition is kept: {agrees}{where}."
-    return PairReading(kept, sentence, pair.upscale_map(1 - lost), 1.0)
+    return PairReading(kept, sentence, pair.upscale_map(1 - lost), 1.0, boxes)
 
 
 @INSTRUMENTS.pair(
@@ -212,14 +213,16 @@ def _read_untouched(pair: ImagePair) -> PairReading:
     surface = _compare_surfaces(pair)
     left = surface.untouched
     value = float(left.sum() / surface.textured.sum())
+    boxes: tuple[Box, ...] = ()
     if value == 0:
         sentence = "No patch of the photo was left as it was."
     elif value < MIN_UNTOUCHED_SEEN:
         sentence = f"Hardly anything of the photo was left as it was: {format_percent(value)} of the textured blocks."
     else:
-        where = add_mostly(name_place(left))
+        place, boxes = locate(left)
+        where = add_mostly(place)
         sentence = f"{format_percent(value)} of the textured blocks are photo that the style did not touch, {where}."
-    return PairReading(value, sentence, pair.upscale_map(left, cv2.INTER_NEAREST), 1.0)
+    return PairReading(value, sentence, pair.upscale_map(left, cv2.INTER_NEAREST), 1.0, boxes)
 
 
 @INSTRUMENTS.pair("texture_change", unit="share")

@@ -15,7 +15,7 @@ from beholder.instruments.instrument import (
 )
 from beholder.instruments.pair import ImagePair, once_per_pair, shrink_to_side
 from beholder.instruments.pixel_metrics import SSIM_RADIUS, compute_ssim
-from beholder.instruments.regions import EVERYWHERE, NOWHERE, name_place
+from beholder.instruments.regions import EVERYWHERE, NOWHERE, LocatedWeight, locate
 
 # Of the scales, fine to coarse (Wang, Simoncelli, Bovik 2003).
 _SCALE_WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
@@ -54,10 +54,11 @@ def _read_ssim(pair: ImagePair) -> PairReading:
     mean = _average_valid(values, pair.valid)
     if mean is None:
         return PairReading(None, _TOO_SMALL)
-    least = name_place((values[::2, ::2] < _LOST_SIMILARITY) & pair.valid[::2, ::2])
+    least, boxes = locate((values[::2, ::2] < _LOST_SIMILARITY) & pair.valid[::2, ::2])
     where = f"; least {least}" if least not in (EVERYWHERE, NOWHERE) else ""
     sentence = f"Local structure is kept by {mean:.2f} (1 is the same, 0 unrelated){where}."
-    return PairReading(mean, sentence, values if pair.fully_valid else np.where(pair.valid, values, np.float32(1)), 1.0)
+    shown = values if pair.fully_valid else np.where(pair.valid, values, np.float32(1))
+    return PairReading(mean, sentence, shown, 1.0, boxes)
 
 
 @INSTRUMENTS.pair("ms_ssim", better="higher", cheap=False)
@@ -107,14 +108,13 @@ def _read_gradients(pair: ImagePair) -> PairReading:
     if mean < _MIN_GRADIENT_SIMILARITY:
         return PairReading(None, "Not measured: edges and textures changed everywhere alike, which no deviation tells.")
     lost = np.where(inner, 1 - similar, np.float32(0))
-    place = name_place(lost) if deviation > 0.05 else EVERYWHERE
-    where = f", most {place}" if place != EVERYWHERE else ""
+    place = locate(lost) if deviation > 0.05 else LocatedWeight(EVERYWHERE)
+    where = f", most {place.name}" if place.name != EVERYWHERE else ""
     how = "kept" if deviation < 0.05 else "partly kept" if deviation < 0.15 else "mostly changed"
     size = pair.valid.shape[::-1]
     shown = np.asarray(cv2.resize(lost, size, interpolation=cv2.INTER_LINEAR), np.float32)
-    return PairReading(
-        deviation, f"Edges and textures are {how} (deviation of similarity {deviation:.2f}){where}.", shown, 1.0
-    )
+    sentence = f"Edges and textures are {how} (deviation of similarity {deviation:.2f}){where}."
+    return PairReading(deviation, sentence, shown, 1.0, place.boxes)
 
 
 @INSTRUMENTS.pair("edges", better="higher", cheap=False)
@@ -168,11 +168,10 @@ def _read_keypoints(pair: ImagePair) -> PairReading:
     lost = np.zeros(one.shape, np.float32)
     columns, rows = np.asarray(cv2.KeyPoint.convert(described))[~stayed].astype(int).T
     lost[rows, columns] = 1
-    place = name_place(lost) if 0.02 < share < 0.9 else EVERYWHERE
-    where = f"; most that went were {place}" if place != EVERYWHERE else ""
-    return PairReading(
-        share, f"{format_percent(share)} of {len(described)} distinct details stayed in their place{where}."
-    )
+    place = locate(lost) if 0.02 < share < 0.9 else LocatedWeight(EVERYWHERE)
+    where = f"; most that went were {place.name}" if place.name != EVERYWHERE else ""
+    sentence = f"{format_percent(share)} of {len(described)} distinct details stayed in their place{where}."
+    return PairReading(share, sentence, boxes=place.boxes)
 
 
 def _get_shortest_side(pair: ImagePair) -> int:

@@ -17,7 +17,7 @@ from beholder.errors import ImageError
 from beholder.images.headers import ImageHeader
 from beholder.images.prepare import DecodedImage, encode_thumbnail
 from beholder.rubrics.rubric import Assertion, CheckRule, InstrumentCheck, Number, Rubric, to_fraction
-from beholder.verdicts.verdict import CriterionResult, Flag, Verdict
+from beholder.verdicts.verdict import CriterionResult, Flag, Place, Verdict
 
 if TYPE_CHECKING:
     from beholder.instruments.pair import ImagePair
@@ -120,6 +120,7 @@ class AuditEvidence:
         identical: whether both images have the same pixels.
         failed: why nothing could be measured; empty where it could.
         rules: whether a verdict may be contradicted.
+        places: where in the images something was measured.
     """
 
     readings: Mapping[str, AuditReading]
@@ -127,6 +128,7 @@ class AuditEvidence:
     identical: bool = False
     failed: str = ""
     rules: bool = True
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +139,13 @@ class AuditPlan:
         names: of the measurements.
         assertions: those that can be measured.
         rules: whether a verdict may be contradicted.
+        roles: of the two images.
     """
 
     names: tuple[str, ...]
     assertions: tuple[Assertion, ...] = ()
     rules: bool = False
+    roles: tuple[str, ...] = ()
 
 
 def plan_audit(rubric: Rubric) -> AuditPlan | None:
@@ -149,12 +153,12 @@ def plan_audit(rubric: Rubric) -> AuditPlan | None:
     if len(rubric.roles) != 2:
         return None
     if rubric.roles not in _BEFORE_AFTER_ROLES:
-        return AuditPlan(PAIR_MEASUREMENTS)
+        return AuditPlan(PAIR_MEASUREMENTS, roles=rubric.roles)
     keys = {criterion.key for criterion in rubric.criteria}
     always = RESTYLE_MEASUREMENTS if rubric.roles == ("original", "restyled") else PAIR_MEASUREMENTS
     names = dict.fromkeys((*always, *(rule.measurement for rule in RULES if rule.criterion in keys)))
     measured = tuple(one for one in rubric.assertions() if not one.applies and _works_on_small_images(one))
-    return AuditPlan(tuple(names), measured, rules=True)
+    return AuditPlan(tuple(names), measured, rules=True, roles=rubric.roles)
 
 
 def measure_evidence(plan: AuditPlan, before: bytes, after: bytes) -> AuditEvidence:
@@ -183,7 +187,12 @@ def _measure_decoded(plan: AuditPlan, before: DecodedImage, after: DecodedImage)
         name: AuditReading(_round_significant(one.value), one.unit, one.sentence) for name, one in measured.items()
     }
     answers = _check_assertions(plan.assertions, pair, after.data) if plan.assertions else {}
-    return AuditEvidence(readings, answers, pair.identical, rules=plan.rules)
+    places = tuple(
+        Place(name, boxes, role)
+        for name, one in measured.items()
+        for role, boxes in pair.boxes_by_role(one.boxes, plan.roles).items()
+    )
+    return AuditEvidence(readings, answers, pair.identical, rules=plan.rules, places=places)
 
 
 def _check_assertions(assertions: Sequence[Assertion], pair: ImagePair, restyled: bytes) -> dict[str, tuple[bool, str]]:
@@ -280,33 +289,40 @@ def apply_audit(verdict: Verdict, evidence: AuditEvidence, jurors: Sequence[tupl
         name: {"value": one.value, "unit": one.unit, "sentence": one.sentence}
         for name, one in evidence.readings.items()
     }
-    flags = [
-        replace(flag, at=f"{prefix}{flag.at}")
+    found = [
+        (replace(flag, at=f"{prefix}{flag.at}"), measurement)
         for prefix, audited in jurors or [("", verdict)]
         if evidence.rules and audited.answered
-        for flag in _contradictions(audited, evidence)
+        for flag, measurement in _contradictions(audited, evidence)
     ]
-    return replace(verdict, measurements={**measurements, **verdict.measurements}, flags=(*verdict.flags, *flags))
+    contradicted = [replace(place, at=flag.at) for flag, name in found for place in evidence.places if place.at == name]
+    return replace(
+        verdict,
+        measurements={**measurements, **verdict.measurements},
+        flags=(*verdict.flags, *(flag for flag, _ in found)),
+        places=(*(verdict.places or ()), *evidence.places, *contradicted) or None,
+    )
 
 
-def _contradictions(verdict: Verdict, evidence: AuditEvidence) -> Iterator[Flag]:
+def _contradictions(verdict: Verdict, evidence: AuditEvidence) -> Iterator[tuple[Flag, str]]:
+    """Yield a flag for everything that was measured otherwise, with the name of the measurement if there is one."""
     if evidence.identical:
         for key, result in verdict.criteria.items():
             if key in _CHANGE_CRITERIA and _reaches(result, Fraction(1, 2)):
-                yield _disagreement_flag(verdict, key, "the two images are identical: nothing was done")
+                yield _disagreement_flag(verdict, key, "the two images are identical: nothing was done"), ""
             if key in _PRESERVATION_CRITERIA and result.score is not None and not _reaches(result, Fraction(1, 2)):
-                yield _disagreement_flag(verdict, key, "the two images are identical: everything was kept")
+                yield _disagreement_flag(verdict, key, "the two images are identical: everything was kept"), ""
     for rule in RULES:
         reading = evidence.readings.get(rule.measurement)
         if reading is None or not rule.is_broken(reading.value):
             continue
         if rule.criterion in verdict.criteria and _reaches(verdict.criteria[rule.criterion], rule.min_level):
-            yield _disagreement_flag(verdict, rule.criterion, rule.describe(reading))
+            yield _disagreement_flag(verdict, rule.criterion, rule.describe(reading)), rule.measurement
     for criterion in verdict.criteria.values():
         for assertion in criterion.assertions:
             holds, why = evidence.answers.get(assertion.id, (None, ""))
             if holds is not None and assertion.answer in ("yes", "no") and (assertion.answer == "yes") is not holds:
-                yield Flag(DISAGREE, assertion.id, assertion.answer, why)
+                yield Flag(DISAGREE, assertion.id, assertion.answer, why), ""
 
 
 def _disagreement_flag(verdict: Verdict, key: str, why: str) -> Flag:

@@ -71,7 +71,7 @@ def write_entries(
     ids = _resolve_answer_ids(connection, entries)
     cases = {entry.case.id: entry.case for entry in entries}
     thumbnails = {encoding.digest_bytes(digest): webp for entry in entries for digest, webp in entry.thumbnails}
-    images = {encoding.digest_bytes(image.source_digest) for entry in entries for image in entry.verdict.images}
+    images = {encoding.digest_bytes(image.source_digest) for entry in entries for image in entry.verdict.shown_images}
     links = sorted({id_ for answer_ids in ids for id_ in answer_ids})
     answers = [_answer_row(answer) for entry in entries for answer in entry.answers]
     insert_rows(

@@ -215,8 +215,8 @@ def _headline(verdict: Verdict) -> Text:
         line.append(f"   partial: rescaled to what {'was answered' if verdict.coverage else 'applied'}", "yellow")
     if verdict.passed is not None:
         line.append("   passed" if verdict.passed else "   failed", "green" if verdict.passed else "red")
-        if gates := _failed_gates(verdict):
-            line.append(f" ({', '.join(gates)})", "red")
+        if verdict.failed_gates:
+            line.append(f" ({', '.join(_criterion_name(key).lower() for key in verdict.failed_gates)})", "red")
     if verdict.style:
         line.append(f"   {printable(verdict.style)}", "dim")
     return line
@@ -249,12 +249,6 @@ def _render_coverage(verdict: Verdict, coverage: Coverage) -> str:
         what = "grade" if verdict.max_total is not None else "score"
         parts.append(f"no {what} below {MIN_COVERAGE * 100} % coverage")
     return "; ".join(parts)
-
-
-def _failed_gates(verdict: Verdict) -> list[str]:
-    """Return the gates that failed the case whatever its score; those of single jurors do not count."""
-    gates = {flag.at for flag in verdict.flags if flag.flag == "gate"}
-    return [_criterion_name(key).lower() for key in (*verdict.findings, *verdict.criteria) if key in gates]
 
 
 def _criteria(verdict: Verdict) -> Table:

@@ -422,9 +422,9 @@ def _case_pictures(
     """Return for each case its input and its output before and now, as far as the ledger has thumbnails."""
     old, new = (
         {
-            stored.verdict.case: stored.verdict.images
+            stored.verdict.case: stored.verdict.shown_images
             for stored in ledger.stored_verdicts_on(run.id, cases)
-            if stored.verdict.images
+            if stored.verdict.shown_images
         }
         for run in (other, record)
     )

@@ -289,10 +289,11 @@ def _fit_details(details: IO[bytes], shorter: IO[bytes], max_bytes: int) -> tupl
 def _cut_line(line: bytes, longest: int, pictures: Callable[[int], int] = int) -> bytes:
     """Return a line of the details with texts cut to `longest` characters, and its pictures numbered anew."""
     detail = truncate_detail(json.loads(line), longest)
-    images = detail.get("images")
-    for image in images if isinstance(images, list) else ():
-        if "picture" in image:
-            image["picture"] = pictures(image["picture"])
+    for name in ("images", "pictures"):
+        images = detail.get(name)
+        for image in images if isinstance(images, list) else ():
+            if "picture" in image:
+                image["picture"] = pictures(image["picture"])
     return json.dumps(detail, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 

@@ -22,6 +22,7 @@ from beholder.reports.text import escape_hidden, escape_hidden_values, truncate
 from beholder.statistics.data import Scores, tabulate_verdicts
 from beholder.verdicts.verdict import Verdict, quote_value
 
+_UNCUT_KEYS = {"case", "rubric", "judge", "model", "images", "pictures", "gates", "places"}
 _OMITTED_KEYS = {"rubric_version", "score_derived"}
 
 
@@ -54,7 +55,8 @@ def verdict_detail(
         pictures: Number of each picture on the page, by the digest of the image file.
 
     Returns:
-        The names of `Verdict.to_dict` without empty values, with `groups`, `fields` and `lack` (why there is no score);
+        The names of `Verdict.to_dict` without empty values, with `groups`, `fields`, `lack` (why there is no score) and
+        `gates` (what failed it whatever its score);
         each image has its `picture`, each assertion the number of its question.
     """
     verdict = stored.verdict
@@ -65,6 +67,8 @@ def verdict_detail(
         key: _criterion_detail(result, questions) for key, result in _mapping(values["criteria"]).items()
     }
     values["images"] = [_image_detail(image, pictures) for image in _list(values["images"])]
+    values["pictures"] = [_image_detail(image, pictures) for image in _list(values.get("pictures", []))]
+    values["gates"] = list(verdict.failed_gates)
     values["measurements"] = {
         name: entry | {"sentence": state_condition(name, entry["sentence"])}
         if isinstance(entry, dict) and isinstance(entry.get("sentence"), str)
@@ -78,7 +82,7 @@ def verdict_detail(
 
 def truncate_detail(values: dict[str, object], longest: int) -> dict[str, object]:
     """Return a detail with texts cut to `longest` characters; names of case, judge, criteria and flags stay whole."""
-    kept = {key: value for key, value in values.items() if key in ("case", "rubric", "judge", "model", "images")}
+    kept = {key: value for key, value in values.items() if key in _UNCUT_KEYS}
     rest = {key: escape_hidden_values(value, longest) for key, value in values.items() if key not in kept}
     if measurements := rest.get("measurements"):
         rest["measurements"] = {
@@ -194,6 +198,7 @@ class VerdictIndex:
     grade: list[str | None] = field(default_factory=list)
     passed: list[bool | None] = field(default_factory=list)
     flagged: list[list[int]] = field(default_factory=list)
+    gated: dict[int, list[int]] = field(default_factory=dict)  # only those that failed by a gate
     corrected: list[int] = field(default_factory=list)
     pictured: list[list[int]] = field(default_factory=list)
     criteria: dict[str, list[float | None]] = field(default_factory=dict)
@@ -201,6 +206,7 @@ class VerdictIndex:
     scales: dict[str, tuple[float, float]] = field(default_factory=dict)
     rubrics: StringTable = field(default_factory=StringTable)
     flags: StringTable = field(default_factory=StringTable)
+    gates: StringTable = field(default_factory=StringTable)
     values: StringTable = field(default_factory=StringTable)
 
     def __len__(self) -> int:
@@ -218,6 +224,8 @@ class VerdictIndex:
         self.flagged.append(
             [self.flags.number(escape_hidden(name)) for name in dict.fromkeys(f.flag for f in verdict.flags)]
         )
+        if gates := verdict.failed_gates:
+            self.gated[number] = [self.gates.number(escape_hidden(key)) for key in gates]
         self.corrected.append(len(verdict.corrections))
         self.pictured.append(pictures)
         for key, result in verdict.criteria.items():
@@ -238,10 +246,10 @@ class VerdictIndex:
             scores.extend([None] * (len(self) - len(scores)))
         for values in self.groups.values():
             values.extend([None] * (len(self) - len(values)))
-        whole = ("case", "rubric", "state", "score", "grade", "passed", "flagged", "corrected", "pictured")
+        whole = ("case", "rubric", "state", "score", "grade", "passed", "flagged", "gated", "corrected", "pictured")
         document: dict[str, object] = {name: getattr(self, name) for name in whole}
         document |= {"criteria": self.criteria, "groups": self.groups, "scales": self.scales}
-        return document | {name: getattr(self, name).texts for name in ("rubrics", "flags", "values")}
+        return document | {name: getattr(self, name).texts for name in ("rubrics", "flags", "gates", "values")}
 
 
 @dataclass(slots=True)
@@ -304,7 +312,8 @@ def collect_run_data(
 def _record_verdict(gathered: RunData, stored: StoredVerdict) -> int:
     """Index and count a verdict; return its number on the page."""
     verdict = stored.verdict
-    pictures = [gathered.pictures.setdefault(image.source_digest, len(gathered.pictures)) for image in verdict.images]
+    digests = [image.source_digest for image in verdict.shown_images]
+    pictures = [gathered.pictures.setdefault(digest, len(gathered.pictures)) for digest in digests]
     number = gathered.index.add(stored, pictures)
     gathered.tally.add(stored)
     gathered.versions[verdict.rubric] = verdict.rubric_version

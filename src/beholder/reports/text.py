@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from beholder.cases.case import FieldValue
     from beholder.ledger.types import RunRecord
     from beholder.statistics.bootstrap import Interval
 
@@ -92,6 +93,19 @@ def humanize(key: str) -> str:
 def humanize_state(state: str) -> str:
     """Return the state of a verdict as people read it: `over budget` for `over_budget`."""
     return state.replace("_", " ")
+
+
+# The fields that say what was asked for, the most telling first.
+INSTRUCTION_FIELDS = ("instruction", "prompt", "question", "input", "style")
+
+
+def split_instruction(fields: Mapping[str, FieldValue]) -> tuple[tuple[str, str] | None, dict[str, FieldValue]]:
+    """Return the field that says what was asked for, by name and text, and the others; `None` where there is none."""
+    for name in INSTRUCTION_FIELDS:
+        text = fields.get(name)
+        if isinstance(text, str) and text.strip():
+            return (name, text), {other: value for other, value in fields.items() if other != name}
+    return None, dict(fields)
 
 
 def criterion_titles(rubrics: Iterable[Mapping[str, object]]) -> dict[str, str]:

@@ -218,7 +218,12 @@ def _rating_entries(rating: Rating, verdicts: Sequence[Verdict]) -> list[Entry]:
         Entry(
             rating.position,
             case,
-            replace(verdict, images=judged[verdict.rubric].images, brief_digest=judged[verdict.rubric].brief_digest),
+            replace(
+                verdict,
+                images=judged[verdict.rubric].images,
+                pictures=judged[verdict.rubric].pictures,
+                brief_digest=judged[verdict.rubric].brief_digest,
+            ),
             spent_usd=Decimal(0),
         )
         for verdict in verdicts

@@ -207,6 +207,8 @@ def make_answer_schema(rubric: Rubric) -> JsonSchema:
     )
     if rubric.assessment:
         properties["assessment"] = _text_schema(rubric.assessment)
+    if rubric.places:
+        properties["places"] = {"type": "array", "items": _place_schema(rubric)}
     return _object_schema(properties)
 
 
@@ -233,6 +235,17 @@ def offers_not_applicable(rubric: Rubric, assertion: Assertion) -> bool:
     """Return whether the judge is offered N/A as an answer: by the rubric, or since the assertion has a condition
     (`applies: people`)."""
     return offers_answer(rubric.scoring.not_applicable, assertion.applies)
+
+
+def _place_schema(rubric: Rubric) -> JsonSchema:
+    """Return the schema of a place. Its ends are checked by code: not every provider takes limits of numbers."""
+    ends: dict[str, JsonSchema] = {name: {"type": "number"} for name in ("left", "top", "right", "bottom")}
+    properties: dict[str, JsonSchema] = {
+        "at": _text_schema("id of the assertion, or key of the criterion or list of findings"),
+        "image": {"type": "string", "enum": [rubric.image(role).label for role in rubric.roles]},
+        "box": _object_schema(ends),
+    }
+    return _object_schema(properties)
 
 
 def _criterion_schema(rubric: Rubric, criterion: Criterion) -> JsonSchema:

@@ -332,6 +332,8 @@ class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
     probe: tuple[ProbeQuestion, ...] | UnsetType = UNSET
     """Questions about a crop of the edit, asked beside the criteria where `load.select_probes` left them in. Unset is
     none; it is not dumped either."""
+    places: bool | UnsetType = UNSET
+    """Whether the judge is asked for boxes around what it speaks of. Unset is no; it is not dumped either."""
 
     @classmethod
     def load(cls, name: str | os.PathLike[str]) -> Rubric:

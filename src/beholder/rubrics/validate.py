@@ -126,6 +126,8 @@ def _check_numbered_names(rubric: Rubric) -> Iterator[Problem]:
 
 def _check_reserved_keys(rubric: Rubric) -> Iterator[Problem]:
     """Return the keys that would collide with other keys of an answer."""
+    if rubric.places and "places" in {finding.key for finding in rubric.findings}:
+        yield Problem("'places' is the key of the places of an answer; choose another, or leave out `places`", "findings")
     if "criteria" in {criterion.key for criterion in rubric.criteria}:
         yield Problem("'criteria' is the key that holds the criteria of an answer; choose another", "criteria")
     for index, finding in enumerate(rubric.findings):
@@ -210,8 +212,9 @@ def _check_preference(rubric: Rubric) -> Iterator[Problem]:
     for key, empty in (("findings", ()), ("assessment", ""), ("sisters", ()), ("format", ""), ("styles", False)):
         if getattr(rubric, key) != empty:
             yield Problem("is for scores, and a preference has none", key)
-    if rubric.probe is not UNSET:
-        yield Problem("is for scores, and a preference has none", "probe")
+    for key in ("probe", "places"):
+        if getattr(rubric, key) is not UNSET:
+            yield Problem("is for scores, and a preference has none", key)
     if rubric.scoring != Scoring():
         yield Problem("is for scores: a preference is computed from the choices", "scoring")
 

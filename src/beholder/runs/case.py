@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from beholder.cases.case import CANDIDATES, Case, find_pair
 from beholder.errors import CaseError, ImageError, Unreachable, Waiting
-from beholder.images.image import PreparedImage, Sizing
+from beholder.images.image import ImageSource, PreparedImage, Sizing
 from beholder.judges.audit import AuditPlan, Examination, apply_audit, plan_audit
 from beholder.judges.base import Judge, ReserveCall, capabilities_of, identity_for_brief, reserve_nothing
 from beholder.judges.conversation import Conversation
@@ -21,12 +21,12 @@ from beholder.providers.base import in_case_context, notify_observers
 from beholder.rubrics.brief import Brief, Composer
 from beholder.rubrics.rubric import PROBED_ROLES, Rubric
 from beholder.runs.cache import AnswerLookup, digest_identity, make_stored_answer, restore_answer
-from beholder.runs.image_pool import ImagePool, ThumbnailSelector
+from beholder.runs.image_pool import ImagePool, ThumbnailSelector, read_local_image
 from beholder.verdicts.answer import Transcript
 from beholder.verdicts.jury import JuryMember, combine_parts, combine_verdicts
 from beholder.verdicts.probe import add_probe, flag_not_probed
 from beholder.verdicts.score import VerdictHeader
-from beholder.verdicts.verdict import Outcome, Verdict
+from beholder.verdicts.verdict import CasePicture, Outcome, Verdict
 
 if TYPE_CHECKING:
     from beholder.instruments.edit_crop import EditCrop
@@ -101,11 +101,11 @@ class CaseJudge:
                 return _announce(Entry(0, case, header.make_verdict(outcome, str(error)), spent_usd=Decimal(0)))
             # By batch most cases have to wait for their answers: they are measured only once they have them.
             by_batch = any(capabilities_of(judge).answers_later for judge in self.judges)
-            examining: asyncio.Task[Examination] | None = None
+            examining: asyncio.Task[tuple[Examination, tuple[CasePicture, ...]]] | None = None
             entry: Entry | None = None
             try:
                 if not by_batch:
-                    examining = self._start_examining(rubric, whole)
+                    examining = self._start_examining(rubric, whole, case)
                 for key, conversation in zip(keys, conversations, strict=True):
                     if key in stored:
                         restore_answer(conversation, stored[key])
@@ -117,14 +117,14 @@ class CaseJudge:
                     verdict = _combine(header, whole)
                     if verdict.answered:
                         _raise_first(await self._ask(probe.conversations))
-                examining = examining or self._start_examining(rubric, whole)
-                examined = await examining
+                examining = examining or self._start_examining(rubric, whole, case)
+                examined, pictures = await examining
                 if verdict.answered and examined.evidence is not None:
                     verdict = apply_audit(verdict, examined.evidence, _list_audited_jurors(whole))
                 verdict = probe.add_to(verdict)
                 if self.calibration is not None:
                     [verdict] = await calibrate_case(self.calibration, [verdict], case, self.images)
-                entry = _make_entry(case, verdict, keys, conversations)
+                entry = _make_entry(case, replace(verdict, pictures=pictures or None), keys, conversations)
                 entry = replace(entry, thumbnails=tuple(examined.thumbnails.items()))
             except Waiting:
                 raise
@@ -197,24 +197,31 @@ class CaseJudge:
         ]
         return _Probe(probe_rubric, conversations, (crop.share, crop.sentence), crop.why_not)
 
-    def _start_examining(self, rubric: Rubric, conversations: Sequence[Conversation]) -> asyncio.Task[Examination]:
-        """Start what is done with the pixels of images that judges are asked about, before they have answered."""
+    def _start_examining(
+        self, rubric: Rubric, conversations: Sequence[Conversation], case: Case
+    ) -> asyncio.Task[tuple[Examination, tuple[CasePicture, ...]]]:
+        """Start what is done with the pixels of images that judges are asked about, before they have answered; where
+        they are sent none, of the images of the case, which are to be shown."""
         briefs = [one.brief for one in conversations if one.brief.images]
         seen = [one.brief for one in conversations if capabilities_of(one.judge).sees_images and one.brief.images]
         is_pair = bool(seen) and len(seen[0].images) == 2 and not rubric.is_preference
         plan = plan_audit(rubric) if self.audit and is_pair else None
         images = [block.image for block in (seen or briefs)[0].images] if briefs else []
-        return asyncio.create_task(self._examine(plan, images))
+        return asyncio.create_task(self._examine(plan, images, () if briefs else tuple(case.list_images())))
 
-    async def _examine(self, plan: AuditPlan | None, images: Sequence[PreparedImage]) -> Examination:
+    async def _examine(
+        self, plan: AuditPlan | None, images: Sequence[PreparedImage], unsent: Sequence[tuple[str, ImageSource]]
+    ) -> tuple[Examination, tuple[CasePicture, ...]]:
         if self.thumbnails is None:
-            return await self.images.examine(plan, images)
+            return await self.images.examine(plan, images), ()
+        read = [(role, found) for role, source in unsent if (found := read_local_image(source)) is not None]
+        digests = [image.source_digest for image in images] + [digest for _, (_, digest) in read]
         made: Collection[str] = ()
-        wanted = await _select_thumbnails(self.thumbnails, [image.source_digest for image in images])
+        wanted = await _select_thumbnails(self.thumbnails, digests)
         try:
-            examined = await self.images.examine(plan, images, wanted)
+            examined = await self.images.examine(plan, images, wanted, {digest: data for _, (data, digest) in read})
             made = examined.thumbnails
-            return examined
+            return examined, tuple(CasePicture(role, digest) for role, (_, digest) in read)
         finally:
             self.thumbnails.forget(set(wanted).difference(made))
 

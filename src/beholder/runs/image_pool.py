@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from functools import partial
@@ -14,6 +14,7 @@ from beholder.errors import ImageError, Unreachable
 from beholder.images.headers import ImageHeader
 from beholder.images.image import DEFAULT_IMAGE_LIMITS, DEFAULT_SIZING, ImageSource, PreparedImage, Sizing
 from beholder.images.memory import decoding_budget, estimate_decoding_bytes
+from beholder.images.prepare import digest as digest_of
 from beholder.images.prepare import fit_size, prepare_image, prepare_unchanged, prepared_header, upright_size
 from beholder.images.source import is_remote, load_image, read_header, read_image
 from beholder.judges.audit import AuditEvidence, AuditPlan, Examination, ImageToExamine, examine_images
@@ -65,7 +66,11 @@ class ImagePool:
         return await asyncio.shield(self._in_progress[key])
 
     async def examine(
-        self, plan: AuditPlan | None, images: Sequence[PreparedImage], thumbnails: Collection[str] = ()
+        self,
+        plan: AuditPlan | None,
+        images: Sequence[PreparedImage],
+        thumbnails: Collection[str] = (),
+        unsent: Mapping[str, bytes] | None = None,
     ) -> Examination:
         """Measure a pair of images and make thumbnails, in one task of a worker process that decodes each image once.
 
@@ -73,6 +78,7 @@ class ImagePool:
             plan: What to measure; `None` for nothing.
             images: As they are sent; two where there is a plan.
             thumbnails: Digests of the image files that need one.
+            unsent: Image files by digest that no judge was sent; where there are any, `images` are none.
 
         Returns:
             The evidence, in which a failure is told, and the thumbnails of those images that can be decoded.
@@ -84,10 +90,13 @@ class ImagePool:
             for image in images
             if plan is not None or image.source_digest in thumbnails
         ]
+        files = {digest: data for digest, data in (unsent or {}).items() if digest in thumbnails}
+        chosen += [ImageToExamine(data, thumbnail=digest) for digest, data in files.items()]
         if not chosen:
             return Examination()
+        estimate = partial(_estimate, files.values(), DEFAULT_SIZING) if files else partial(_estimate_prepared, images)
         try:
-            return await self._run_in_pool(partial(_estimate_prepared, images), examine_images, plan, chosen)
+            return await self._run_in_pool(estimate, examine_images, plan, chosen)
         except ImageError as error:
             why = str(error)
         except Exception as error:  # no failure here may lose an answer that was paid for
@@ -170,6 +179,17 @@ class ImagePool:
         while self._size > CACHE_BYTES:
             _, dropped = self._cache.popitem(last=False)
             self._size -= len(dropped.data) + CACHE_OVERHEAD_BYTES
+
+
+def read_local_image(source: ImageSource) -> tuple[bytes, str] | None:
+    """Return an image file with its digest; `None` for one that cannot be read, or would have to be fetched."""
+    if isinstance(source, str) and is_remote(source):
+        return None
+    try:
+        data = read_image(source)
+    except ImageError:
+        return None
+    return data, digest_of(data)
 
 
 def _estimate(images: Iterable[ImageSource], sizing: Sizing) -> int:

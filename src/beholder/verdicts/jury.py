@@ -223,7 +223,13 @@ def combine_observations(rubric: Rubric, jurors: Sequence[Observations | None]) 
     }
     assessment = next((answer.assessment for answer in answers if answer.assessment), "")
     measurements = next((answer.measurements for answer in answers if answer.measurements), {})
-    return Observations(criteria, findings, assessment, {}, (*juror_flags, *ties), measurements)
+    # The lists of findings are put together anew, so that the numbers in them say nothing any more.
+    places = tuple(
+        place for answer in answers for place in answer.places if place.at.rpartition(".")[0] not in findings
+    )
+    return Observations(
+        criteria, findings, assessment, {}, (*juror_flags, *ties), measurements, places=tuple(dict.fromkeys(places))
+    )
 
 
 def compute_spread(rubric: Rubric, verdicts: Sequence[Verdict]) -> dict[str, Number]:

@@ -66,7 +66,7 @@ from beholder.verdicts.other_places import (
     list_second_answers,
 )
 from beholder.verdicts.parse import parse_number, parse_score, parse_text
-from beholder.verdicts.verdict import Flag, format_count, quote_value
+from beholder.verdicts.verdict import Box, Flag, Place, format_count, quote_value
 
 MAX_COMPLAINTS = 50
 ABSTAIN = "abstain"  # in place of a score or an answer, from a judge that may abstain
@@ -119,6 +119,7 @@ class Observations:
         flags: What a reader of the verdict should know about the answer's form.
         measurements: By name, from a judge that measures.
         overall: Of a preference, the choice over all criteria.
+        places: Where in the images something is that was said.
     """
 
     criteria: Mapping[str, ObservedCriterion]
@@ -128,6 +129,7 @@ class Observations:
     flags: tuple[Flag, ...] = ()
     measurements: Mapping[str, object] = field(default_factory=dict)
     overall: ObservedCriterion | None = None
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +286,25 @@ class _ScoreReader(AnswerReader):
             {name: read_measurement(value) for name, value in measured.items()}
             if isinstance(measured, Mapping)
             else {},
+            places=self._places(document, findings),
         )
+
+    @property
+    def _reads_places(self) -> bool:
+        return self.context.may_abstain or bool(self.rubric.places)
+
+    def _places(self, document: Mapping[str, object], findings: Mapping[str, tuple[str, ...]]) -> tuple[Place, ...]:
+        """Return the places in an answer from which places are wanted. What is none is left out without a complaint:
+        nothing is scored by them."""
+        given = document.get("places")
+        if not self._reads_places or not isinstance(given, list):
+            return ()
+        measured = document.get("measurements") if self.context.may_abstain else None
+        known = {criterion.key for criterion in self.rubric.criteria} | {one.id for one in self.rubric.assertions()}
+        known |= {f"{key}.{number}" for key, items in findings.items() for number in range(1, len(items) + 1)}
+        known |= {*findings, *(measured if isinstance(measured, Mapping) else ())}
+        labels = {name.casefold(): image.role for image in self.rubric.images for name in (image.role, image.label)}
+        return tuple(place for place in read_places(given, labels) if place.at in known)
 
     def _agree(self, places: Iterable[Given], plain: Callable[[object], object]) -> object:
         """Return what all places say that say anything, `None` where none does; complain where they differ.
@@ -539,6 +559,8 @@ class _ScoreReader(AnswerReader):
         criteria = {criterion.key for criterion in self.rubric.criteria}
         findings = {finding.key for finding in self.rubric.findings}
         set_aside = {"findings", "measurements", *(one.results for one in self.rubric.settings.values())}
+        if self._reads_places:
+            set_aside.add("places")
         set_aside = {normalize_key(name) for name in set_aside}
         gated = {gate.finding for gate in self.rubric.scoring.gates} & findings
         for top, block in document.items():
@@ -596,6 +618,43 @@ def _read_claims(block: Mapping[str, object], names: Sequence[str] = CLAIMS) -> 
         if not isinstance(value, Mapping | list):
             claims[f"summary.{key}" if claims.get(key, value) != value else str(key)] = value
     return claims
+
+
+_MAX_PLACES = 100
+
+
+def read_places(given: Sequence[object], labels: Mapping[str, str]) -> tuple[Place, ...]:
+    """Return what is a place: what lies there, boxes within the image, and an image that there is, if one is named.
+
+    Args:
+        given: What an answer has under `places`: `at`, `image`, and `boxes` or one `box`, whose ends are shares of
+            width and height from the upper left corner, as a list or as `left`, `top`, `right`, `bottom`.
+        labels: The roles of the images by what an answer may call them, in lower case.
+    """
+    places = []
+    for one in given[:_MAX_PLACES]:
+        if not isinstance(one, Mapping):
+            continue
+        at, image = parse_text(one.get("at")), (parse_text(one.get("image")) or "").strip()
+        several = one.get("boxes")
+        found = [read_box(box) for box in (several if isinstance(several, list) else [one.get("box")])]
+        boxes = tuple(box for box in found if box is not None)
+        if at and boxes and (not image or image.casefold() in labels):
+            places.append(Place(at, boxes[:_MAX_PLACES], labels.get(image.casefold(), "")))
+    return tuple(places)
+
+
+def read_box(value: object) -> Box | None:
+    """Return a box whose ends are shares of width and height; `None` for anything else, such as pixels."""
+    if isinstance(value, Mapping):
+        value = [value.get(name) for name in ("left", "top", "right", "bottom")]
+    if not isinstance(value, list) or len(value) != 4:
+        return None
+    numbers = [parse_number(end) for end in value]
+    if any(number is None or not 0 <= number <= 1 for number in numbers):
+        return None
+    left, top, right, bottom = (round(float(number), 4) for number in numbers if number is not None)
+    return (left, top, right, bottom) if left < right and top < bottom else None
 
 
 def read_measurement(value: object) -> dict[str, object]:

@@ -172,6 +172,7 @@ def make_scored_verdict(header: VerdictHeader, observed: Observations, *, flags:
         measurements=observed.measurements,
         coverage=coverage,
         total_range=_compute_total_range(rubric, tallies) if coverage else None,
+        places=observed.places or None,
     )
 
 

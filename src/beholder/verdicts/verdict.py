@@ -150,6 +150,33 @@ class SentImage:
 
 
 @dataclass(frozen=True, slots=True)
+class CasePicture:
+    """An image of the case that no judge was sent: its role, and the digest of its file."""
+
+    role: str
+    source_digest: str
+
+
+Box = tuple[float, float, float, float]  # left, top, right, bottom in shares of width and height, 0 to 1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the images something is that the verdict speaks of.
+
+    Attributes:
+        at: What lies there: the name of a measurement, the `at` of a flag, the id of an assertion, or the key of a
+            criterion or of findings, with a number from 1 for one of them: `hallucinations.1`.
+        boxes: Around it, from the upper left corner.
+        role: The role of the image that the boxes are for; empty where they are for all images of the case.
+    """
+
+    at: str
+    boxes: tuple[Box, ...]
+    role: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Juror:
     """One member of a jury: its outcome, its scores if it has any, and other parts of its own verdict."""
 
@@ -278,6 +305,9 @@ class Verdict:
             the first, 0 for the second and 0.5 for a tie or two bad ones, and is marked as derived.
         valid_criteria: Of an invalid answer that was scored again (`score`), the criteria that are valid by themselves.
             They count in nothing but calibrations.
+        pictures: The images of the case where no judge was sent any, so that they can be shown; `None` where images
+            were sent, or none could be read.
+        places: Where in the images that is of which the verdict speaks, as far as it is known; `None` where it is not.
     """
 
     case: str
@@ -319,6 +349,8 @@ class Verdict:
     calibrated: Mapping[str, CalibratedRating] = field(default_factory=dict)
     preference: Preference | None = field(default=None, metadata={OMIT_IF_NONE: True})
     valid_criteria: Mapping[str, CriterionResult] | None = field(default=None, metadata={OMIT_IF_NONE: True})
+    pictures: tuple[CasePicture, ...] | None = field(default=None, metadata={OMIT_IF_NONE: True})
+    places: tuple[Place, ...] | None = field(default=None, metadata={OMIT_IF_NONE: True})
 
     def __repr__(self) -> str:
         result = str(self.outcome) if self.score is None else f"{self.outcome} {round_half_up(self.score):.2f}"
@@ -373,6 +405,18 @@ class Verdict:
     def scored(self) -> bool:
         """Whether there is a `score`."""
         return self.outcome is Outcome.SCORED
+
+    @property
+    def shown_images(self) -> tuple[SentImage | CasePicture, ...]:
+        """The images of the case to be shown beside the verdict, whether or not a judge was sent them."""
+        return self.images or self.pictures or ()
+
+    @property
+    def failed_gates(self) -> tuple[str, ...]:
+        """The keys of the findings and criteria whose gate failed the case whatever its score; those of single jurors
+        do not count."""
+        gates = {flag.at for flag in self.flags if flag.flag == "gate"}
+        return tuple(key for key in (*self.findings, *self.criteria) if key in gates)
 
     @property
     def is_decisive(self) -> bool:

@@ -71,6 +71,7 @@ def template_environment() -> Environment:
     environment = html_report.make_environment("beholder.web")
     environment.filters |= {"json": _json, "pair": _choice_pair, "minus": text.use_minus_sign, "short": format_short}
     environment.globals |= {"address": make_url, "tone": score_tone, "share": format_share}
+    environment.globals["instruction_of"] = lambda fields: text.split_instruction(dict(fields))[0]
     return environment
 
 

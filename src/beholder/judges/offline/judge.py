@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
@@ -29,6 +29,8 @@ from beholder.verdicts.observe import ABSTAIN
 
 if TYPE_CHECKING:
     from beholder.instruments.instrument import Measurement
+    from beholder.instruments.pair import ImagePair
+    from beholder.instruments.regions import Box
     from beholder.providers.base import JudgeSettings
 
 
@@ -45,6 +47,15 @@ class MeasurementEntry(TypedDict):
 
 def to_entry(measurement: Measurement) -> MeasurementEntry:
     return MeasurementEntry(value=measurement.value, unit=measurement.unit, sentence=measurement.sentence)
+
+
+def list_places(pair: ImagePair, boxes: Mapping[str, Sequence[Box]], roles: Sequence[str]) -> list[dict[str, object]]:
+    """Return the places of an answer. `boxes` are by what they are about, in the frame of the first image."""
+    return [
+        {"at": at, "image": role, "boxes": found}
+        for at, given in boxes.items()
+        for role, found in pair.boxes_by_role(given, roles).items()
+    ]
 
 
 FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")

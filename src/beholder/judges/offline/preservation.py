@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
@@ -24,8 +24,25 @@ from beholder.instruments.human_ratings import predict_pair_ratings
 from beholder.instruments.instrument import Array, Bools, Bytes, Floats, format_factor, format_percent
 from beholder.instruments.pair import ImagePair, shrink_to_side
 from beholder.instruments.pixel_metrics import compute_ssim
-from beholder.instruments.regions import MAX_INFERRED_SHARE, NOTICEABLE_DELTA_E, add_mostly, make_disc, name_place
-from beholder.judges.offline.judge import AnswerDocument, MeasurementEntry, abstain_from_all, to_entry
+from beholder.instruments.regions import (
+    MAX_INFERRED_SHARE,
+    NOTICEABLE_DELTA_E,
+    NOWHERE,
+    Box,
+    LocatedWeight,
+    add_mostly,
+    locate,
+    make_disc,
+    name_place,
+)
+from beholder.judges.offline.judge import (
+    FACTORS,
+    AnswerDocument,
+    MeasurementEntry,
+    abstain_from_all,
+    list_places,
+    to_entry,
+)
 from beholder.judges.offline.restyle import load_pair
 from beholder.rubrics.brief import Brief
 from beholder.verdicts.observe import ABSTAIN
@@ -109,6 +126,8 @@ class OutsideMeasurements:
         patch: how far the most changed fiftieth moved on average in CIELAB at 48 px, where noise is averaged out and a
             spot counts by its area.
         patch_place: where it is.
+        boxes: around what differs (`outside.differing`), the patch (`outside.patch`) and the keypoints that are gone
+            (`outside.details`), by the name of the measurement.
         sharpness: strength of fine detail as a multiple of what it was, in the median textured block; `None` where
             there is no texture.
         drift: length of the mean shift in CIELAB.
@@ -133,6 +152,7 @@ class OutsideMeasurements:
     count: int
     lost: str
     bare: bool
+    boxes: Mapping[str, tuple[Box, ...]] = field(default_factory=dict)
 
     def to_entries(self) -> dict[str, MeasurementEntry]:
         """Return the measurements by name, as they are in an answer."""
@@ -185,31 +205,38 @@ def measure_outside(pair: ImagePair, where: Bools) -> OutsideMeasurements:
     details, count, lost = _keypoints_kept(pair, where)
     patch, patch_place = _most_changed_patch(pair, where)
     differing = (pair.difference > NOTICEABLE_DELTA_E) & where
+    differing_place = locate(differing)
     return OutsideMeasurements(
         differing=float(differing.sum() / where.sum()),
-        differing_place=name_place(differing) if differing.any() else "nowhere",
+        differing_place=differing_place.name,
         mean=float(pair.difference[where].mean()),
         structure=structure,
         shapes=shapes,
         patch=patch,
-        patch_place=patch_place,
+        patch_place=patch_place.name,
         sharpness=_sharpness_ratio(pair, where),
         drift=float(np.linalg.norm((after - before).mean(axis=0))),
         contrast=(deviations[1] + 0.5) / (deviations[0] + 0.5),
         details=details,
         count=count,
-        lost=lost,
+        lost=lost.name,
         bare=not count and deviations[0] < _BLANK_DEVIATION,
+        boxes={
+            "outside.differing": differing_place.boxes,
+            "outside.mean": differing_place.boxes,
+            "outside.patch": patch_place.boxes,
+            "outside.details": lost.boxes,
+        },
     )
 
 
-def _most_changed_patch(pair: ImagePair, where: Bools) -> tuple[float, str]:
+def _most_changed_patch(pair: ImagePair, where: Bools) -> tuple[float, LocatedWeight]:
     before, after = (shrink_to_side(image, _PATCHES_SIDE) for image in pair.lab)
     there = shrink_to_side(where.astype(np.float32), _PATCHES_SIDE) > 0.99
     moved = np.linalg.norm(after - before, axis=2) * there
     most = np.sort(moved[there])[-max(1, int(there.sum()) // _PATCH_FRACTION) :]
     strength = float(most.mean()) if len(most) else 0.0
-    return strength, name_place(moved >= max(float(most.max()) / 2, 1e-6)) if strength else "nowhere"
+    return strength, locate(moved >= max(float(most.max()) / 2, 1e-6)) if strength else LocatedWeight(NOWHERE)
 
 
 def _sharpness_ratio(pair: ImagePair, where: Bools) -> float | None:
@@ -221,7 +248,7 @@ def _sharpness_ratio(pair: ImagePair, where: Bools) -> float | None:
     return float(np.median(np.sqrt(after[textured] / before[textured]))) if textured.any() else None
 
 
-def _keypoints_kept(pair: ImagePair, where: Bools) -> tuple[float | None, int, str]:
+def _keypoints_kept(pair: ImagePair, where: Bools) -> tuple[float | None, int, LocatedWeight]:
     """Return the share of kept keypoints (`None` for too few), their number, and where most of the lost ones were.
 
     Descriptors are computed at the same places and angles in both images, so that no matching is needed.
@@ -232,12 +259,12 @@ def _keypoints_kept(pair: ImagePair, where: Bools) -> tuple[float | None, int, s
     points, descriptors = orb.compute(before, orb.detect(before, np.asarray(mask, np.uint8)))
     still, others = orb.compute(after, points)
     if descriptors is None or others is None or len(points) != len(still) or len(points) < _MIN_KEYPOINTS:
-        return None, len(points), ""
+        return None, len(points), LocatedWeight("")
     same = np.unpackbits(np.bitwise_xor(descriptors, others), axis=1).sum(axis=1) <= _MAX_DIFFERENT_BITS
     gone = np.zeros(before.shape, np.float32)
     for x, y in np.array([point.pt for point in points])[~same].astype(int):
         gone[y, x] = 1
-    return float(same.mean()), len(points), name_place(gone) if not same.all() else ""
+    return float(same.mean()), len(points), locate(gone) if not same.all() else LocatedWeight("")
 
 
 def _gray(rgb: Bytes) -> Bytes:
@@ -295,7 +322,23 @@ def answer_preservation(brief: Brief) -> AnswerDocument:
         "global_consistency": _factor_answer("global_consistency", evidence, values),
         "identity_preservation": _identity_answer(pair, evidence, values, instruction),
     }
-    return {"criteria": criteria, "measurements": measurements | predicted}
+    boxes = {"outside.edit": locate(evidence.region).boxes, **evidence.outside.boxes}
+    roles = [block.role for block in brief.images]
+    for factor in FACTORS:
+        if weakest := _find_weakest(factor, values):
+            boxes[factor] = boxes.get(weakest, ())
+    return {
+        "criteria": criteria,
+        "measurements": measurements | predicted,
+        "places": list_places(pair, boxes, roles),
+    }
+
+
+def _find_weakest(factor: str, values: Mapping[str, float | None]) -> str:
+    """Return the measurement that the points of a factor come from; empty where nothing measured is amiss."""
+    heights = _curve_heights(factor, values)
+    lowest = min(heights, key=lambda name: heights[name], default="")
+    return lowest if lowest and heights[lowest] < _TOP_SCORE_FROM else ""
 
 
 def factor_points(factor: str, values: Mapping[str, float | None]) -> int | None:

@@ -24,8 +24,8 @@ from beholder.instruments import quality, restyle
 from beholder.instruments.instrument import Bools, Bytes, Floats, Instrument, Measurement, format_percent
 from beholder.instruments.pair import DEFAULT_SIDE, ImagePair, SingleImage, shrink_to_side
 from beholder.instruments.pixel_metrics import to_lab
-from beholder.instruments.regions import add_mostly, name_place
-from beholder.judges.offline.judge import AnswerDocument, MeasurementEntry, to_entry
+from beholder.instruments.regions import Box, add_mostly, name_place
+from beholder.judges.offline.judge import AnswerDocument, MeasurementEntry, list_places, to_entry
 from beholder.rubrics.brief import Brief
 from beholder.rubrics.prompt import NO, YES
 from beholder.rubrics.rubric import Assertion, CheckRule, InstrumentCheck
@@ -192,12 +192,14 @@ class Findings:
         restyled: the encoded restyle.
         is_single: whether there is only one image.
         measurements: what was measured for the checks so far, by name.
+        boxes: where that lies, as far as it is known.
     """
 
     pair: ImagePair
     restyled: bytes
     is_single: bool = False
     measurements: dict[str, MeasurementEntry] = field(default_factory=dict)
+    boxes: dict[str, tuple[Box, ...]] = field(default_factory=dict)
     _results: dict[InstrumentCheck, CheckResult] = field(default_factory=dict)
 
     def check(self, *checks: InstrumentCheck) -> CheckResult:
@@ -256,6 +258,8 @@ class Findings:
         instrument = pair_instruments()[name]
         measured = instrument.measure(self._image if instrument.kind == "image" else self.pair)
         self.measurements[name] = to_entry(measured)
+        if measured.boxes:
+            self.boxes[name] = measured.boxes
         return measured
 
     def analyze(self, analysis: Callable[..., StyleReading], *args: object) -> CheckResult:
@@ -483,7 +487,26 @@ def answer_restyle(brief: Brief) -> AnswerDocument:
             "reason": f"Measured, not seen: {tally[YES]} Yes, {tally[NO]} No, {tally[ABSTAIN]} left open.",
         }
     assessment = f"{counts[YES] + counts[NO]} of {counts.total()} assertions measured, the others left open."
-    return {"criteria": criteria, "assessment": assessment, "measurements": findings.measurements}
+    roles = (brief.images[0].role, brief.images[-1].role)
+    return {
+        "criteria": criteria,
+        "assessment": assessment,
+        "measurements": findings.measurements,
+        "places": list_places(findings.pair, {**findings.boxes, **_list_evidence_boxes(criteria, findings)}, roles),
+    }
+
+
+def _list_evidence_boxes(criteria: AnswerDocument, findings: Findings) -> dict[str, tuple[Box, ...]]:
+    """Return for each assertion whose evidence cites a measurement with a place that place."""
+    cited = {findings.measurements[name]["sentence"]: boxes for name, boxes in findings.boxes.items()}
+    found: dict[str, tuple[Box, ...]] = {}
+    for block in criteria.values():
+        assert isinstance(block, dict)
+        for id_, answer in block["assertions"].items():
+            for sentence, boxes in cited.items():
+                if sentence in answer["evidence"]:
+                    found.setdefault(id_, boxes)
+    return found
 
 
 def load_pair(brief: Brief) -> ImagePair:

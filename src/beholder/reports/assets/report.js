@@ -1,7 +1,7 @@
 import { add, counted, h, isTyping, named, number, text } from "./dom.js";
 import { themeToggle } from "./theme.js";
-import { MODES, compareView } from "./compare-view.js";
-import { headline, imageName, scaleBar, shownScore, stateName, tone, verdictView } from "./verdict-view.js";
+import { MODES, compareView, rememberMode, rememberedMode } from "./compare-view.js";
+import { failedWords, headline, imageName, labelledPlaces, scaleBar, shownImages, shownScore, showSentence, stateName, tone, verdictView } from "./verdict-view.js";
 
 // The cases of a report: a gallery that is drawn as one scrolls, and a case in full. Where one is stands in the address
 // after the #, so that links, the back button and a bookmark work from disk.
@@ -264,7 +264,7 @@ function card(at) {
         score === null
           ? h("span", { class: "tag lack" }, stateName(data.state[at]))
           : [data.grade[at] && h("span", { class: `grade ${tone(score)}` }, text(data.grade[at])), h("span", { class: "number" }, shownScore(score, data.grade[at], data.passed[at])),
-             data.passed[at] === false && h("span", { class: "tag bad" }, "✗ failed")],
+             data.passed[at] === false && h("span", { class: "tag bad" }, failedWords((data.gated[at] ?? []).map((gate) => data.gates[gate])))],
         marks),
       scores.length > 0 && h("div", { class: "minis", "aria-hidden": "true" }, scores.map((key) => scaleBar(data.criteria[key][at], data.scales[key]))),
     )));
@@ -311,7 +311,6 @@ function refresh() {
 
 const dialog = find("case");
 let view = null;
-let viewMode = "slider";
 let before = null;
 let lastCase = null;
 let searching = false; // a case is closed for the search, which the keys go to then
@@ -329,9 +328,11 @@ function openCase() {
   const place = list.indexOf(at);
   const step = (by) => (place < 0 ? null : list[place + by]);
   const verdict = verdictAt(at);
-  const pictures = (verdict.images ?? []).filter((image) => image.picture !== undefined && !missing.has(image.picture))
-    .map((image) => ({ role: imageName(image, verdict.images), src: picture(image.picture) }));
-  if (pictures.length) view = compareView(pictures, { mode: viewMode, onmode: (mode) => { viewMode = mode; } });
+  const all = shownImages(verdict);
+  const pictures = all.filter((image) => image.picture !== undefined && !missing.has(image.picture))
+    .map((image) => ({ role: imageName(image, all), src: picture(image.picture) }));
+  const said = verdictView(verdict, { titles: data.titles, flagTitles: data.flag_titles, onplace: pictures.length ? (at) => { view.select(at); showSentence(said, at); } : undefined });
+  if (pictures.length) view = compareView(pictures, { mode: rememberedMode(), onmode: rememberMode, places: labelledPlaces(verdict, data.titles), onplace: (at) => showSentence(said, at) });
   const others = data.rubrics.length > 1 ? everything.filter((one) => one !== at && data.case[one] === data.case[at]) : [];
   const move = (label, by, key) => h("button", {
     type: "button", class: "quiet", disabled: step(by) === null || step(by) === undefined, "aria-keyshortcuts": key, onclick: () => walk(by),
@@ -346,11 +347,11 @@ function openCase() {
     ),
     h("div", { class: `case-body ${pictures.length ? "" : "plain"}` },
       pictures.length > 0 && h("div", { class: "case-stage" }, view.element,
-        verdict.images.length > pictures.length && h("p", { class: "muted small" }, "Of an image that is not shown the ledger keeps no picture.")),
+        all.length > pictures.length && h("p", { class: "muted small" }, "Of an image that is not shown the ledger keeps no picture.")),
       h("div", { class: "case-said" },
         leftOut(at) && h("p", { class: "notice" }, "Reasons and pictures of this case are not in this file, so that it stays small. The ledger has them: beholder view."),
-        !pictures.length && (verdict.images ?? []).length > 0 && h("p", { class: "notice" }, "The ledger keeps no pictures of this case."),
-        verdictView(verdict, { titles: data.titles, flagTitles: data.flag_titles }),
+        !pictures.length && all.length > 0 && h("p", { class: "notice" }, "The ledger keeps no pictures of this case."),
+        said,
         others.length > 0 && h("section", { class: "part" }, h("h3", {}, "The same case by other rubrics"), h("ul", { class: "found" }, others.map((one) =>
           h("li", {}, h("a", { href: address({ ...state, case: String(one) }) }, text(data.rubrics[data.rubric[one]])), " ",
             h("span", { class: "number" }, data.score[one] === null ? stateName(data.state[one]) : data.score[one].toFixed(2)))))),
@@ -395,8 +396,8 @@ dialog.addEventListener("close", () => {
 
 // Keys
 
-const KEYS = [["j, k", "next and previous case"], ["s, b, d, n", "slider, blink, difference, side by side"], ["space", "the other image, while blinking"],
-  ["← →", "move the slider"], ["+, −, 0", "zoom in, out, fit"], ["/", "search"], ["Esc", "back to all cases"], ["?", "this help"]];
+const KEYS = [["j, k", "next and previous case"], ["s, b, d, n, e", "slider, blink, difference, side by side, evidence"], ["space", "the other image, while blinking"],
+  ["← →", "move the slider"], ["+, −, 0, 1", "zoom in, out, fit, 1:1"], ["/", "search"], ["Esc", "back to all cases"], ["?", "this help"]];
 
 const help = find("help-dialog");
 add(help, [h("h2", { id: "help-title" }, "Keys"),
@@ -418,13 +419,14 @@ document.addEventListener("keydown", (event) => {
     "+": () => view?.zoomTo(view.zoom.scale * 1.5),
     "-": () => view?.zoomTo(view.zoom.scale / 1.5),
     0: () => view?.fit(),
+    1: () => view?.oneToOne(),
     " ": () => view?.now === "blink" && view.toggle(),
     ArrowLeft: () => view?.now === "slider" && view.slideTo(view.split - 2),
     ArrowRight: () => view?.now === "slider" && view.slideTo(view.split + 2),
   };
   const busy = event.key === " " && (view?.now !== "blink" || event.target.matches?.("button, summary, a"));
   if (busy || help.open) return;
-  if (mode && view && view.now !== "single") {
+  if (mode && view?.modes.includes(mode)) {
     event.preventDefault();
     if (mode === "blink" && view.now === "blink") view.toggle();
     else view.mode(mode);
@@ -444,9 +446,10 @@ function paper() {
     list.length > some.length ? h("p", {}, `The first ${some.length} of ${list.length.toLocaleString("en")} cases; filter the page to print others.`) : "",
     ...some.map((at) => {
       const verdict = verdictAt(at);
-      const pictures = (verdict.images ?? []).filter((image) => image.picture !== undefined && !missing.has(image.picture));
+      const all = shownImages(verdict);
+      const pictures = all.filter((image) => image.picture !== undefined && !missing.has(image.picture));
       return h("article", { class: "paper" }, h("h3", {}, text(data.case[at])),
-        pictures.length > 0 && h("div", { class: "paper-shots" }, pictures.map((image) => h("figure", {}, h("img", { src: picture(image.picture), alt: imageName(image, verdict.images) }), h("figcaption", {}, text(imageName(image, verdict.images)))))),
+        pictures.length > 0 && h("div", { class: "paper-shots" }, pictures.map((image) => h("figure", {}, h("img", { src: picture(image.picture), alt: imageName(image, all) }), h("figcaption", {}, text(imageName(image, all)))))),
         verdictView({ ...verdict, measurements: {} }, { titles: data.titles, flagTitles: data.flag_titles }));
     }));
 }

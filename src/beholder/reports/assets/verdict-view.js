@@ -47,10 +47,20 @@ export function headline(verdict) {
       h("span", { class: "muted" }, "of 1")]);
   }
   if (verdict.passed !== undefined) {
-    add(line, [" ", h("span", { class: `tag ${verdict.passed ? "good" : "bad"}` }, verdict.passed ? "✓ passed" : "✗ failed")]);
+    add(line, [" ", h("span", { class: `tag ${verdict.passed ? "good" : "bad"}` }, verdict.passed ? "✓ passed" : failedWords(verdict.gates))]);
   }
   if (verdict.partial) add(line, [" ", h("span", { class: "tag" }, "partial")]);
   return line;
+}
+
+/** That a verdict failed, and by which gate if its score did not decide it. */
+export function failedWords(gates) {
+  return gates?.length ? `✗ failed by ${gates.map((key) => named(key).toLowerCase()).join(", ")}` : "✗ failed";
+}
+
+/** The images to show beside a verdict, whether or not a judge was sent them. */
+export function shownImages(verdict) {
+  return verdict.images?.length ? verdict.images : verdict.pictures ?? [];
 }
 
 /** A bar for where on its scale a score lies. */
@@ -64,10 +74,12 @@ export function scaleBar(score, scale) {
   }, share !== null && filled);
 }
 
-/** Everything a verdict says. `titles` are what people call criteria, `flagTitles` flags; their keys are the tooltips. */
-export function verdictView(verdict, { titles = {}, flagTitles = {} } = {}) {
+/** Everything a verdict says. `titles` are what people call criteria, `flagTitles` flags; their keys are the tooltips.
+    A sentence of which the place is known says so when it is clicked: `onplace(at)`. */
+export function verdictView(verdict, { titles = {}, flagTitles = {}, onplace } = {}) {
+  placed = onplace ? new Set((verdict.places ?? []).map((place) => place.at)) : new Set();
   const names = { ...Object.fromEntries(Object.keys(verdict.criteria ?? {}).map((key) => [key, named(key)])), ...titles };
-  return h("div", { class: "verdict" },
+  const view = h("div", { class: "verdict" },
     headline(verdict),
     verdict.lack && h("p", { class: "notice" }, text(verdict.lack)),
     verdict.calibrated && calibrated(verdict.calibrated, titles),
@@ -82,6 +94,51 @@ export function verdictView(verdict, { titles = {}, flagTitles = {} } = {}) {
     measurements(verdict),
     sent(verdict),
   );
+  view.addEventListener("click", (event) => {
+    const finding = event.target.closest("mark[data-finding]")?.dataset.finding;
+    if (finding) for (const one of view.querySelectorAll("li[data-finding]")) one.classList.toggle("now", one.dataset.finding === finding);
+    if (!onplace) return;
+    const at = event.target.closest("[data-place]")?.dataset.place;
+    if (at !== undefined && !getSelection().toString()) onplace(at);
+  });
+  return view;
+}
+
+let placed = new Set(); // what has a place in the verdict that is drawn
+
+/** A sentence that shows its place, if it has one, when it is clicked; by keyboard with the button behind it. */
+function located(at, element) {
+  if (!placed.has(at)) return element;
+  element.dataset.place = at;
+  element.append(" ", h("button", { type: "button", class: "place-link", "aria-label": "Show the place on the image" }, "◎"));
+  return element;
+}
+
+/** Brings out the sentence about a place, and scrolls to it. */
+export function showSentence(view, at) {
+  for (const one of view.querySelectorAll("[data-place]")) one.classList.toggle("now", one.dataset.place === at);
+  const found = view.querySelector("[data-place].now");
+  for (let fold = found?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  found?.scrollIntoView({ block: "nearest" });
+}
+
+/** The places of a verdict for the compare view, each with the sentence about it. */
+export function labelledPlaces(verdict, titles = {}) {
+  const asserted = Object.values(verdict.criteria ?? {}).flatMap((one) => one.assertions ?? []);
+  const said = (at) => {
+    const measured = verdict.measurements?.[at];
+    if (measured) return measured.sentence || at;
+    const assertion = asserted.find((one) => one.id === at);
+    if (assertion) return `${at} ${MARKS[assertion.answer].word}: ${assertion.evidence || assertion.question || ""}`;
+    const flag = (verdict.flags ?? []).find((one) => one.at === at);
+    if (flag) return flag.why;
+    const [, key, number] = at.match(/^(.*)\.(\d+)$/) ?? [null, at, null];
+    const finding = number && verdict.findings?.[key]?.[number - 1];
+    const criterion = verdict.criteria?.[key];
+    const name = titles[key] ?? named(key);
+    return finding || (criterion?.reason ? `${name}: ${criterion.reason}` : name);
+  };
+  return (verdict.places ?? []).map((place) => ({ ...place, label: said(place.at) }));
 }
 
 /** What each call behind a preference said; a reason is in the letters that the judge saw. */
@@ -109,8 +166,58 @@ function fold(title, ...children) {
 function fields(verdict) {
   const rows = Object.entries(verdict.fields ?? {});
   if (!rows.length) return null;
+  const marks = textMarks(verdict);
+  const missing = marks.expected_output?.map((one) => one.phrase) ?? [];
   return h("dl", { class: "fields" }, rows.map(([name, value]) =>
-    h("div", {}, h("dt", {}, text(named(name))), [value].flat().map((one) => h("dd", {}, one === "" ? h("span", { class: "muted" }, "nothing at all") : text(one))))));
+    h("div", {}, h("dt", {}, text(named(name))), [value].flat().map((one) => h("dd", {}, one === "" ? h("span", { class: "muted" }, "nothing at all") : markedText(one, marks[name] ?? []))),
+      name === "output" && markLegend(marks.output ?? []),
+      name === "output" && missing.length > 0 && h("dd", { class: "missing small" }, h("span", { class: "muted" }, "Not said: "), missing.map((phrase, at) => [at > 0 && ", ", text(phrase)])))));
+}
+
+const MARKED = { unsupported: "not in the expected description", contradicted: "against the expected description" };
+
+/** What to mark in the texts of a case, by field: the words of the response that its findings name, and in the expected
+    description what is missing. A finding of a model is looked for by what it quotes. */
+function textMarks(verdict) {
+  const found = verdict.findings ?? {};
+  const quoted = (item) => [...item.matchAll(/[“"‘]([^”"’]{2,80})[”"’]/g)].map((match) => match[1]);
+  const output = (found.hallucinations ?? []).flatMap((item, at) => {
+    const kind = Object.keys(MARKED).find((name) => item.startsWith(`${MARKED[name]}: `));
+    const rest = kind ? item.slice(MARKED[kind].length + 2) : item;
+    const phrases = kind === "unsupported" ? [rest] : kind === "contradicted" ? quoted(rest).slice(0, 1) : quoted(rest);
+    return phrases.map((phrase) => ({ phrase, kind: kind ?? "unsupported", why: item, finding: `hallucinations.${at + 1}` }));
+  });
+  const missing = (found.missing_elements ?? []).filter((item) => !item.startsWith("… and ")).map((item, at) => ({ phrase: item, kind: "missing", why: "missing in the response", finding: `missing_elements.${at + 1}` }));
+  return { output, expected_output: missing };
+}
+
+/** A text with marks on what is found of `marks` in it: all words of a phrase in a row, or else its last one. */
+function markedText(value, marks) {
+  const spans = [];
+  for (const mark of marks) {
+    const words = mark.phrase.match(/[\p{L}\p{N}]+/gu) ?? [];
+    for (const wanted of [words, words.slice(-1)]) {
+      if (!wanted.length) break;
+      const matches = [...value.matchAll(new RegExp(`(?<![\\p{L}\\p{N}])${wanted.join("[^\\p{L}\\p{N}]{1,3}")}(?![\\p{L}\\p{N}])`, "giu"))];
+      spans.push(...matches.map((match) => ({ start: match.index, end: match.index + match[0].length, mark })));
+      if (matches.length) break;
+    }
+  }
+  if (!spans.length) return text(value);
+  spans.sort((a, b) => a.start - b.start || b.end - a.end);
+  const whole = h("bdi", {});
+  let at = 0;
+  for (const { start, end, mark } of spans) {
+    if (start < at) continue; // within another
+    add(whole, [value.slice(at, start), h("mark", { class: `said-${mark.kind}`, title: mark.why, "data-finding": mark.finding }, value.slice(start, end))]);
+    at = end;
+  }
+  return add(whole, value.slice(at));
+}
+
+function markLegend(marks) {
+  const kinds = Object.keys(MARKED).filter((kind) => marks.some((one) => one.kind === kind));
+  return kinds.length > 0 && h("dd", { class: "small muted" }, "Marked: ", kinds.map((kind, at) => [at > 0 && "; ", h("mark", { class: `said-${kind}` }, MARKED[kind])]));
 }
 
 function criteria(verdict, titles) {
@@ -135,7 +242,7 @@ function criterion(key, name, one, verdict) {
         : h("p", { class: "points number" }, h("strong", {}, points), h("span", { class: "muted" }, ` / ${number(one.scale[1])}`)),
     ),
     reported && h("p", { class: "small muted" }, `The judge said ${number(one.reported)}.`),
-    one.reason && h("p", { class: "prose" }, text(one.reason)),
+    one.reason && located(key, h("p", { class: "prose" }, text(one.reason))),
     wrong.length > 0 && assertions(wrong),
     rest.length > 0 && fold(summed(rest), assertions(rest)),
   );
@@ -155,7 +262,7 @@ function assertions(list) {
       h("div", {},
         h("p", {}, h("span", { class: "id" }, text(one.id)), " ", text(one.question ?? ""),
           one.confidence !== undefined && h("span", { class: "muted small" }, ` confidence ${number(one.confidence)}`)),
-        one.evidence && h("p", { class: "evidence" }, text(one.evidence)),
+        (one.evidence || placed.has(one.id)) && located(one.id, h("p", { class: "evidence" }, text(one.evidence ?? ""))),
       ));
   }));
 }
@@ -163,11 +270,11 @@ function assertions(list) {
 function findings(verdict) {
   const kinds = Object.entries(verdict.findings ?? {}).filter(([, items]) => items.length);
   return kinds.map(([key, items]) =>
-    part(named(key), h("ul", { class: "found" }, items.map((item) => h("li", {}, text(item))))));
+    part(named(key), h("ul", { class: "found" }, items.map((item, at) => located(`${key}.${at + 1}`, located(key, h("li", { "data-finding": `${key}.${at + 1}` }, text(item))))))));
 }
 
 /** What a flag or a correction is about, criteria by their titles: `accuracy.score`, `A1, A2`, `juror 2: clarity`. */
-function placed(at, names) {
+function aboutPart(at, names) {
   const told = at.split(", ").map((part) => {
     const [, juror, place] = part.match(/^(juror \d+: )?(.*)$/s);
     const [key, ...rest] = place.split(".");
@@ -181,9 +288,9 @@ function flags(verdict, names, flagTitles) {
   const list = verdict.flags ?? [];
   if (!list.length) return null;
   return part("Flags", h("ul", { class: "flags" }, list.map((one) =>
-    h("li", {}, h("span", { class: `tag ${one.flag === "pixels_disagree" ? "audit" : ""}`, title: one.flag }, text(flagTitles[one.flag] ?? one.flag.replaceAll("_", " "))), " ",
-      one.at && [placed(one.at, names), one.why ? ": " : ""],
-      one.why && text(one.why)))));
+    located(one.at, h("li", {}, h("span", { class: `tag ${one.flag === "pixels_disagree" ? "audit" : ""}`, title: one.flag }, text(flagTitles[one.flag] ?? one.flag.replaceAll("_", " "))), " ",
+      one.at && [aboutPart(one.at, names), one.why ? ": " : ""],
+      one.why && text(one.why))))));
 }
 
 function corrections(verdict, names) {
@@ -191,7 +298,7 @@ function corrections(verdict, names) {
   if (!list.length) return null;
   const said = (value) => (value === null || value === undefined ? "nothing" : typeof value === "number" ? number(value) : typeof value === "string" ? value : JSON.stringify(value));
   return part("Corrected by code", h("ul", { class: "corrections" }, list.map((one) =>
-    h("li", {}, placed(one.at, names), " ",
+    h("li", {}, aboutPart(one.at, names), " ",
       h("s", { class: "number" }, text(said(one.said))), " → ", h("strong", { class: "number" }, text(said(one.stands))), " ",
       h("span", { class: "small muted" }, text(one.why))))));
 }
@@ -224,7 +331,7 @@ function measurements(verdict) {
       const plain = typeof one === "object" && one !== null ? one : { value: one };
       const unit = plain.unit && plain.unit !== "share" ? ` ${plain.unit}` : "";
       return h("tr", {}, h("th", { scope: "row" }, text(name)),
-        h("td", { class: "number right" }, text(`${number(plain.value ?? null, 3)}${unit}`)), h("td", {}, text(plain.sentence ?? "")));
+        h("td", { class: "number right" }, text(`${number(plain.value ?? null, 3)}${unit}`)), located(name, h("td", {}, text(plain.sentence ?? ""))));
     })))));
 }
 

@@ -129,7 +129,7 @@ def cached_arena(ledger: Ledger, background: BackgroundResults, record: RunRecor
 
 def _show_pairs(ledger: Ledger, record: RunRecord, arena: ArenaSection, rows: list[PairRow]) -> list[ShownPair]:
     stored = {one.verdict.case: one.verdict for one in ledger.stored_verdicts_on(record.id, [row.case for row in rows])}
-    digests = {image.source_digest for verdict in stored.values() for image in verdict.images}
+    digests = {image.source_digest for verdict in stored.values() for image in verdict.shown_images}
     kept = ledger.has_thumbnail(list(digests))
     return [
         _show_pair(ledger, record, arena, row, stored[row.case], kept)
@@ -142,7 +142,7 @@ def _show_pair(
     ledger: Ledger, record: RunRecord, arena: ArenaSection, row: PairRow, verdict: Verdict, kept: Collection[str]
 ) -> ShownPair:
     fields = ledger.case(record.id, row.case).fields
-    pictures = [(image.role, image.source_digest) for image in verdict.images if image.source_digest in kept]
+    pictures = [(image.role, image.source_digest) for image in verdict.shown_images if image.source_digest in kept]
     by_role = dict(pictures)
     candidates = tuple(
         ShownCandidate(model, row.winner == role, by_role.get(role, ""), fields.get(role, ""))

@@ -7,29 +7,29 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from beholder.cases.case import Case, number_repeats
+from beholder.cases.case import Case, FieldValue, number_repeats
 from beholder.errors import BeholderError, ImageError, LedgerError
 from beholder.images.headers import detect_format
 from beholder.images.image import ImageSource, PreparedImage
+from beholder.images.prepare import THUMBNAIL_SIDE, make_thumbnail
 from beholder.images.prepare import digest as digest_of
-from beholder.images.prepare import make_thumbnail
 from beholder.images.source import read_image
 from beholder.judges.base import INSTRUMENTS
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord, StoredVerdict
 from beholder.reports.run_data import StringTable, verdict_detail
-from beholder.reports.text import criterion_titles, escape_hidden, flag_title
+from beholder.reports.text import criterion_titles, escape_hidden, flag_title, split_instruction
 from beholder.reviews.review import PERSON_PREFIX
 from beholder.rubrics.brief import WHOLE, Composer, TextBlock
 from beholder.verdicts.verdict import Verdict
-from beholder.web.pages.gallery import PAGE_SIZE, FiltersDep, GalleryFilters, case_link
+from beholder.web.pages.gallery import PAGE_SIZE, FiltersDep, GalleryFilters, case_link, list_unjudged_images
 from beholder.web.responses import LedgerDep, NotFound, find_run, from_state, make_url, render_page, to_json_values
 
 
@@ -112,6 +112,7 @@ def case_view(
     judged, asked = _case_verdicts(ledger, record, id)
     chosen = next((stored for stored in judged if stored.verdict.rubric == rubric_), judged[0])
     others = _other_verdicts(ledger, record, chosen)
+    instruction, rest = split_instruction(asked.fields)
     back = make_url(
         f"/runs/{record.id}/cases", **filters.asked, at=place // PAGE_SIZE + 1 if place and place >= PAGE_SIZE else None
     )
@@ -128,7 +129,8 @@ def case_view(
             for name in (stored.verdict.rubric for stored in judged)
         ],
         state=str(chosen.verdict.outcome),
-        fields=asked.fields,
+        fields=rest,
+        instruction=instruction,
         groups=[
             (name, value, make_url(f"/runs/{record.id}/cases", group=f"{name}={value}"))
             for name, value in chosen.groups.items()
@@ -136,7 +138,7 @@ def case_view(
         titles=criterion_titles(record.rubrics),
         flag_titles={escape_hidden(flag.flag): flag_title(escape_hidden(flag.flag)) for flag in chosen.verdict.flags},
         # Groups are at the top of the page already.
-        verdict={name: value for name, value in verdict_json(chosen, asked).items() if name != "groups"},
+        verdict={name: value for name, value in verdict_json(chosen, asked, rest).items() if name != "groups"},
         brief=recompose_brief(record, asked, chosen.verdict),
         images=_case_images(ledger, record, chosen, asked),
         raw=ledger.raw_answers(record.id, id).get(chosen.verdict.rubric, []),
@@ -160,10 +162,13 @@ def case_json(ledger: LedgerDep, run: str, id: CaseId = "") -> dict[str, object]
     }
 
 
-def verdict_json(stored: StoredVerdict, asked: Case) -> dict[str, object]:
-    """Return a verdict as the page shows it: as `verdict_detail`, with the texts of the questions."""
+def verdict_json(
+    stored: StoredVerdict, asked: Case, fields: Mapping[str, FieldValue] | None = None
+) -> dict[str, object]:
+    """Return a verdict as the page shows it: as `verdict_detail`, with the texts of the questions. `fields` are those
+    that are shown with it, unless all of the case are."""
     questions = StringTable()
-    detail = verdict_detail(stored, asked.fields, questions, {})
+    detail = verdict_detail(stored, asked.fields if fields is None else fields, questions, {})
     criteria = detail.get("criteria")
     for result in criteria.values() if isinstance(criteria, dict) else ():
         for assertion in result.get("assertions", ()):
@@ -184,15 +189,19 @@ def _case_verdicts(ledger: Ledger, record: RunRecord, case_id: str) -> tuple[lis
         return judged, Case(case_id, {}, {}, dict(judged[0].groups))
 
 
-def _case_images(ledger: Ledger, record: RunRecord, stored: StoredVerdict, asked: Case) -> list[dict[str, object]]:
+def _case_images(ledger: Ledger, record: RunRecord, stored: StoredVerdict, asked: Case) -> list[dict[str, str]]:
     """Return the images that can be shown: the ledger has a thumbnail, or the file is unchanged."""
-    kept = ledger.has_thumbnail([image.source_digest for image in stored.verdict.images])
-    names = number_repeats(image.role for image in stored.verdict.images)
-    return [
+    shown = stored.verdict.shown_images
+    kept = ledger.has_thumbnail([image.source_digest for image in shown])
+    names = number_repeats(image.role for image in shown)
+    images = [
         {"role": name, "src": large_image_url(record, stored.verdict.case, image.source_digest)}
-        for name, image in zip(names, stored.verdict.images, strict=True)
-        if image.source_digest in kept or is_available(asked, image.role, image.source_digest)
+        | ({"full": large_image_url(record, stored.verdict.case, image.source_digest, "full")} if there else {})
+        for name, image in zip(names, shown, strict=True)
+        if (there := is_available(asked, image.role, image.source_digest)) or image.source_digest in kept
     ]
+    large, full = (list_unjudged_images(record, asked, stored.verdict, size) for size in ("large", "full"))
+    return images + [{"role": role, "src": src, "full": of} for (role, src), (_, of) in zip(large, full, strict=True)]
 
 
 def _neighbor_links(ledger: Ledger, record: RunRecord, filters: GalleryFilters, place: int | None) -> dict[str, str]:
@@ -211,7 +220,7 @@ def _neighbor_links(ledger: Ledger, record: RunRecord, filters: GalleryFilters, 
 
 def _other_verdicts(ledger: Ledger, record: RunRecord, chosen: StoredVerdict) -> list[OtherVerdict]:
     records = {run.id: run for run in ledger.runs()}
-    images = {image.source_digest for image in chosen.verdict.images}
+    images = {image.source_digest for image in chosen.verdict.shown_images}
     others = []
     for run_id, stored in ledger.case_history(chosen.verdict.case):
         verdict = stored.verdict
@@ -228,7 +237,7 @@ def _other_verdicts(ledger: Ledger, record: RunRecord, chosen: StoredVerdict) ->
                 else verdict.model or verdict.judge,
                 str(stored.verdict.outcome),
                 verdict,
-                {image.source_digest for image in verdict.images} == images,
+                {image.source_digest for image in verdict.shown_images} == images,
             )
         )
     return sorted(others, key=lambda one: not one.here)
@@ -237,7 +246,9 @@ def _other_verdicts(ledger: Ledger, record: RunRecord, chosen: StoredVerdict) ->
 pictures_router = APIRouter()
 
 LARGE_SIDE = 1600
+FULL_SIDE = 8192  # for a look at single pixels
 QUALITY = 82
+SIDES = {"small": THUMBNAIL_SIDE, "large": LARGE_SIDE, "full": FULL_SIDE}
 MAX_CACHE_BYTES = 64 * 1024 * 1024
 
 Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="of the image file, SHA-256 in hex")]
@@ -250,21 +261,23 @@ class LargeImageCache:
 
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._images: OrderedDict[str, bytes] = OrderedDict()
+        self._images: OrderedDict[tuple[str, int], bytes] = OrderedDict()  # by digest and longer side
         self._size = 0
         self._lock = threading.Lock()
         self._decoding = threading.Semaphore(2)  # decoding takes memory
 
-    def get(self, ledger: Ledger, record: RunRecord, case_id: str, digest: str) -> bytes | None:
+    def get(self, ledger: Ledger, record: RunRecord, case_id: str, digest: str, side: int = LARGE_SIDE) -> bytes | None:
         """Return an image of a case, or None if its file is gone or was changed since it was judged."""
-        return self._get_or_make(digest, lambda: _make_large(ledger, record, case_id, digest))
+        return self._get_or_make((digest, side), lambda: _make_large(ledger, record, case_id, digest, side))
 
-    def of_file(self, source: ImageSource) -> bytes | None:
+    def of_file(self, source: ImageSource, side: int = LARGE_SIDE) -> bytes | None:
         """Return an image of a case that was not sent to the judge, so that there is no digest to check."""
         data = _image_data(source)
-        return None if data is None else self._get_or_make(digest_of(data), lambda: _scale_image(data))
+        if data is None:
+            return None
+        return self._get_or_make((digest_of(data), side), lambda: _scale_image(data, side))
 
-    def _get_or_make(self, digest: str, make: Callable[[], bytes | None]) -> bytes | None:
+    def _get_or_make(self, digest: tuple[str, int], make: Callable[[], bytes | None]) -> bytes | None:
         with self._lock:
             if digest in self._images:
                 self._images.move_to_end(digest)
@@ -293,22 +306,45 @@ def thumbnail_image(ledger: LedgerDep, digest: Digest) -> Response:
     return Response(thumbnail, media_type=image_media_type(thumbnail), headers=_CACHE_HEADERS)
 
 
-@pictures_router.get("/pictures/{digest}/large.webp", response_class=Response)
+@pictures_router.get("/pictures/{digest}/{size}.webp", response_class=Response)
 def large_image(
     ledger: LedgerDep,
     larger: LargeImagesDep,
     digest: Digest,
+    size: Literal["large", "full"],
     run: Annotated[str, Query(max_length=500)] = "",
     case: Annotated[str, Query(max_length=4000)] = "",
 ) -> Response:
-    """An image of a case, up to 1,600 pixels wide and high; its thumbnail if the file is gone or was changed."""
+    """An image of a case, up to 1,600 pixels wide and high (`full`: 8,192); its thumbnail if the file is gone or was
+    changed."""
     record = find_run(ledger, run)
     if _image_role(ledger, record, case, digest) is None:
         raise NotFound("No case of this run has such an image.")
-    image = larger.get(ledger, record, case, digest)
+    image = larger.get(ledger, record, case, digest, SIDES[size])
     if image is None:
         return RedirectResponse(f"/pictures/{digest}.webp", 307)
     return Response(image, media_type=image_media_type(image), headers=_CACHE_HEADERS)
+
+
+@pictures_router.get("/case-pictures/{size}.webp", response_class=Response)
+def case_image(
+    ledger: LedgerDep,
+    larger: LargeImagesDep,
+    size: Literal["small", "large", "full"],
+    run: Annotated[str, Query(max_length=500)] = "",
+    case: Annotated[str, Query(max_length=4000)] = "",
+    at: Annotated[int, Query(ge=0, le=9999)] = 0,
+) -> Response:
+    """An image of a case by its place among them, whether or not a judge saw it: as its file is now."""
+    record = find_run(ledger, run)
+    try:
+        images = list(ledger.case(record.id, case).list_images())
+    except LedgerError:
+        raise NotFound("There is no such case in this run.") from None
+    image = larger.of_file(images[at][1], SIDES[size]) if at < len(images) else None
+    if image is None:
+        raise NotFound("The image is not where it was, and the ledger keeps no copy of it.")
+    return Response(image, media_type=image_media_type(image), headers={"Cache-Control": "private, max-age=3600"})
 
 
 def image_media_type(data: bytes) -> str:
@@ -316,14 +352,14 @@ def image_media_type(data: bytes) -> str:
     return f"image/{detect_format(data)}"
 
 
-def large_image_url(record: RunRecord, case_id: str, digest: str) -> str:
-    return make_url(f"/pictures/{digest}/large.webp", run=record.id, case=case_id)
+def large_image_url(record: RunRecord, case_id: str, digest: str, size: str = "large") -> str:
+    return make_url(f"/pictures/{digest}/{size}.webp", run=record.id, case=case_id)
 
 
 def _image_role(ledger: Ledger, record: RunRecord, case_id: str, digest: str) -> str | None:
     """Return the role of an image in the case; None if it has no such image."""
     for stored in ledger.stored_verdicts(record.id, case=case_id):
-        for image in stored.verdict.images:
+        for image in stored.verdict.shown_images:
             if image.source_digest == digest:
                 return image.role
     return None
@@ -348,16 +384,16 @@ def _image_data(source: ImageSource) -> bytes | None:
         return None
 
 
-def _make_large(ledger: Ledger, record: RunRecord, case_id: str, digest: str) -> bytes | None:
+def _make_large(ledger: Ledger, record: RunRecord, case_id: str, digest: str, side: int) -> bytes | None:
     try:
         data = _image_file(ledger.case(record.id, case_id), _image_role(ledger, record, case_id, digest) or "", digest)
     except LedgerError:
         return None
-    return None if data is None else _scale_image(data)
+    return None if data is None else _scale_image(data, side)
 
 
-def _scale_image(data: bytes) -> bytes | None:
+def _scale_image(data: bytes, side: int = LARGE_SIDE) -> bytes | None:
     try:
-        return make_thumbnail(data, side=LARGE_SIDE, quality=QUALITY)
+        return make_thumbnail(data, side=side, quality=QUALITY)
     except ImageError:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, TypeAlias
@@ -11,13 +12,14 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import HTMLResponse
 from pydantic import Field
 
-from beholder.cases.case import CANDIDATES
-from beholder.errors import UsageError
+from beholder.cases.case import CANDIDATES, Case, number_repeats
+from beholder.errors import LedgerError, UsageError
+from beholder.images.source import is_remote
 from beholder.judges.audit import DISAGREE
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import SORT_ORDERS, RunRecord, StoredVerdict, VerdictFilter
 from beholder.reports.text import criterion_titles, humanize, winner_title
-from beholder.verdicts.verdict import SentImage, Verdict
+from beholder.verdicts.verdict import CasePicture, SentImage, Verdict
 from beholder.web.background import BackgroundDep, cached_choices
 from beholder.web.responses import LedgerDep, find_run, format_short, make_url, render_page, score_tone, to_json_values
 
@@ -101,7 +103,8 @@ class CardBar:
 
 @dataclass(frozen=True, slots=True)
 class GalleryCard:
-    """A verdict in the gallery; `audited` if the audit contradicts the judge, `pictures` are role and digest."""
+    """A verdict in the gallery; `audited` if the audit contradicts the judge, `pictures` are role and URL, `gates` the
+    titles of what failed it whatever its score."""
 
     case: str
     link: str
@@ -115,6 +118,7 @@ class GalleryCard:
     pictures: tuple[tuple[str, str], ...]
     bars: tuple[CardBar, ...]
     winner: str = ""
+    gates: tuple[str, ...] = ()
 
 
 @router.get("/runs/{run}/cases")
@@ -178,12 +182,42 @@ def case_link(record: RunRecord, case: str, asked: QueryValues | None = None, pl
     return make_url(f"/runs/{record.id}/case", id=case, **(asked or {}), place=place)
 
 
+def list_unjudged_images(record: RunRecord, case: Case, verdict: Verdict, size: str) -> list[tuple[str, str]]:
+    """Return role and URL of the files of a case in roles of which the verdict knows no image: it is of an older
+    Beholder, or the run kept no thumbnails. There is no digest to say whether a file is still what it was."""
+    known = {image.role for image in verdict.shown_images}
+    names = number_repeats(role for role, _ in case.list_images())
+    return [
+        (name, make_url(f"/case-pictures/{size}.webp", run=record.id, case=case.id, at=at))
+        for at, (name, (role, source)) in enumerate(zip(names, case.list_images(), strict=True))
+        if role not in known and isinstance(source, str) and not is_remote(source) and os.path.isfile(source)
+    ]
+
+
 def _make_cards(
     ledger: Ledger, record: RunRecord, judged: Sequence[StoredVerdict], filters: GalleryFilters, first: int
 ) -> list[GalleryCard]:
     digests = {image.source_digest for stored in judged for image in _card_images(stored.verdict)}
     kept, titles = ledger.has_thumbnail(list(digests)), criterion_titles(record.rubrics)
-    return [_make_card(record, stored, filters, first + place, kept, titles) for place, stored in enumerate(judged)]
+    return [
+        _make_card(record, stored, filters, first + place, _card_pictures(ledger, record, stored.verdict, kept), titles)
+        for place, stored in enumerate(judged)
+    ]
+
+
+def _card_pictures(
+    ledger: Ledger, record: RunRecord, verdict: Verdict, kept: Collection[str]
+) -> tuple[tuple[str, str], ...]:
+    """Return role and URL of the pictures of a card: thumbnails of the ledger, else files of the case."""
+    images = _card_images(verdict)
+    if images:
+        pictured = (image for image in images if image.source_digest in kept)
+        return tuple((image.role, f"/pictures/{image.source_digest}.webp") for image in pictured)
+    try:
+        files = list_unjudged_images(record, ledger.case(record.id, verdict.case), verdict, "small")
+    except LedgerError:  # a review of a run that was deleted
+        return ()
+    return tuple(files if len(files) <= 2 else (files[0], files[-1]))
 
 
 def _make_card(
@@ -191,7 +225,7 @@ def _make_card(
     stored: StoredVerdict,
     filters: GalleryFilters,
     place: int,
-    kept: Collection[str],
+    pictures: tuple[tuple[str, str], ...],
     titles: Mapping[str, str],
 ) -> GalleryCard:
     verdict = stored.verdict
@@ -207,19 +241,21 @@ def _make_card(
         verdict.passed,
         len({flag.flag for flag in verdict.flags}),
         any(flag.flag == DISAGREE for flag in verdict.flags),
-        tuple((image.role, image.source_digest) for image in _card_images(verdict) if image.source_digest in kept),
+        pictures,
         tuple(_make_bars(verdict, titles)),
         winner_title(verdict.preference.winner) if verdict.preference and verdict.preference.winner else "",
+        tuple(titles.get(key) or humanize(key) for key in verdict.failed_gates),
     )
 
 
-def _card_images(verdict: Verdict) -> Sequence[SentImage]:
+def _card_images(verdict: Verdict) -> Sequence[SentImage | CasePicture]:
     """Return the two images of a card; of more than two these are the ones that the case page compares first, or the
     candidates of a preference."""
     candidates = [image for image in verdict.images if verdict.preference is not None and image.role in CANDIDATES]
     if len(candidates) == 2:
         return candidates
-    return verdict.images if len(verdict.images) <= 2 else (verdict.images[0], verdict.images[-1])
+    shown = verdict.shown_images
+    return shown if len(shown) <= 2 else (shown[0], shown[-1])
 
 
 def _make_bars(verdict: Verdict, titles: Mapping[str, str]) -> list[CardBar]:

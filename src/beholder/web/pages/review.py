@@ -236,12 +236,12 @@ def review_image(
     role = rating.sheet.roles[at]
     number = rating.sheet.roles[:at].count(role)
     sent = (
-        [image.source_digest for image in verdict.images if image.role == role] for verdict in rating.judge_verdicts
+        [image.source_digest for image in verdict.shown_images if image.role == role] for verdict in rating.judge_verdicts
     )
     digest = next((digests[number] for digests in sent if number < len(digests)), None)
     if digest is not None:
         data = larger.get(ledger, find_run(ledger, review.run), rating.case.id, digest) or ledger.thumbnail(digest)
-    else:  # the judge did not need the image, a person does
+    else:  # of an older Beholder, which kept no image that the judge did not need
         data = larger.of_file(rating.case.sources(role)[number])
     if data is None:
         raise NotFound("The image is not where it was, and the ledger keeps no copy of it.")
