@@ -72,7 +72,12 @@ def template_environment() -> Environment:
     environment = html_report.make_environment("beholder.web")
     environment.filters |= {"json": _json, "pair": _choice_pair, "minus": text.use_minus_sign, "short": format_short}
     environment.filters["day"] = format_day
-    environment.globals |= {"address": make_url, "tone": score_tone, "share": format_share}
+    environment.globals |= {
+        "address": make_url,
+        "tone": score_tone,
+        "share": format_share,
+        "scored_mean": text.format_scored_mean,
+    }
     return environment
 
 
