@@ -58,6 +58,32 @@ def test_ratings_that_people_may_have_made_are_replaced_by_force_only(run: Any, 
     assert (folder / "mine.csv").read_text("utf-8") != made
 
 
+def test_ratings_on_another_scale_come_in_once_it_is_declared(run: Any, folder: Path) -> None:
+    edits(folder / "beholder.db").close()
+    rows = [f"{FIRST},{rater},{key},{score}" for rater, score in (("Ana", 0.5), ("Bo", 0.1)) for key in KEYS]
+    (folder / "halves.csv").write_text("\n".join(["case,rater,aspect,score", *rows, f"{FIRST},Cy,looks,10"]), "utf-8")
+    refused = run("ratings import halves.csv --run r1 --map looks=unchanged_regions")
+    assert refused.code == 2
+    assert "a whole number from 1 to 7, not 0.5." in refused.err
+    words = "ratings import halves.csv --run r1 --map looks=unchanged_regions --rating-scale 0..1"
+    assert "from 0 to 1 here, not 10." in run(words).err
+    (folder / "halves.csv").write_text("\n".join(["case,rater,aspect,score", *rows]), "utf-8")
+    done = run("ratings import halves.csv --run r1 --rating-scale 0..1")
+    assert (done.code, done.err) == (0, "")
+    (folder / "looks.csv").write_text(f"case,rater,aspect,score\n{FIRST},Cy,looks,10", "utf-8")
+    words = "ratings import looks.csv --run r1 --map looks=unchanged_regions"
+    assert run(f"{words} --rating-scale 0..1 --rating-scale looks=0..20").code == 0
+    with Ledger.open(folder / "beholder.db") as book:
+        found = [
+            [result.score for result in verdict.criteria.values()]
+            for review in list_reviews(book, RUN)
+            for verdict in book.verdicts(review.id)
+        ]
+    assert found == [[4, 4, 4], [1.6, 1.6, 1.6], [4, None, None]]
+    assert "Bo: 1 rated so already." in run("ratings import halves.csv --run r1 --rating-scale 0..1").out
+    assert "there are " in run("ratings import halves.csv --run r1 --rating-scale other=0..1").err
+
+
 def test_assertions_come_in_again_too(run: Any, folder: Path) -> None:
     for name, rated in (("beholder.db", True), ("other.db", False)):
         with restyles(folder / name, "Anime", "Pop Art") as book:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
+
+from beholder.web.server import create_app, serve_in_thread
 
 RUN = "r1"
 
@@ -16,3 +20,15 @@ def worked_out(client: httpx.Client, path: str, **asked: str) -> str:
     while "being worked out" in (text := client.get(path, params=asked or None).raise_for_status().text):
         pass
     return text
+
+
+@contextmanager
+def running(ledger: Path, **options: object) -> Iterator[str]:
+    """The address of an app for a ledger, until the end of the context."""
+    app = create_app(ledger, **options)  # type: ignore[arg-type]
+    try:
+        with serve_in_thread(app) as address:
+            yield address
+    finally:
+        app.state.background.close()
+        app.state.ledger.close()

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 from support.reports import Opened, usual_run
-from support.web import RUN, Started, worked_out
-
-from beholder.web.server import create_app, serve_in_thread
+from support.web import RUN, Started, running, worked_out
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page
@@ -31,17 +29,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def place(made: Path, tmp_path: Path) -> Path:
     """A ledger with a usual run."""
     return Path(shutil.copy(made, tmp_path / "ledger.db"))
-
-
-@contextmanager
-def running(ledger: Path, **options: object) -> Iterator[str]:
-    app = create_app(ledger, **options)  # type: ignore[arg-type]
-    try:
-        with serve_in_thread(app) as address:
-            yield address
-    finally:
-        app.state.background.close()
-        app.state.ledger.close()
 
 
 @pytest.fixture

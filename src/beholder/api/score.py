@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from beholder.api.files import OutputFile, OutputKind, open_output
 from beholder.api.options import Options, RubricLike
 from beholder.api.run import Run
-from beholder.api.statistics import Pairs, to_pairs
+from beholder.api.statistics import Pairs, Scales, to_pairs, to_scales
 from beholder.errors import UsageError
 from beholder.judges.recorded import Rescorer, parse_recorded, read_recorded
 from beholder.ledger.ledger import LedgerLike, open_ledger
@@ -284,7 +284,12 @@ def _load_applier(
 
 
 def import_ratings(
-    run: str | Run, path: str | os.PathLike[str], *, map_: Pairs = (), ledger: LedgerLike = None
+    run: str | Run,
+    path: str | os.PathLike[str],
+    *,
+    map_: Pairs = (),
+    rating_scale: Scales = (),
+    ledger: LedgerLike = None,
 ) -> RatingsImport:
     """Take ratings from a file as reviews of a run, one for each rater.
 
@@ -298,6 +303,8 @@ def import_ratings(
             `swapped`, or empty if that is not known); or the rows of public boards (`case`, `judge`, `model_a`,
             `model_b`, `winner`).
         map_: For other aspects the criterion that is meant: `{"looks": "accuracy"}`, or `["looks=accuracy"]`.
+        rating_scale: The people's scale, where it is not the one of the criterion: `(0, 1)`, or `{"looks": (0, 1)}`.
+            Its ends are mapped to the ends of the criterion's scale. Assertions stay 1 and 0.
         ledger: The ledger of a run that is given by name; see `Run.load`.
 
     Returns:
@@ -312,9 +319,11 @@ def import_ratings(
     name, place = _locate(run, ledger)
     with open_ledger(place, read_only=False) as opened:
         if not opened.run(name).is_preference:
-            return review_ratings.import_ratings(opened, name, Path(path), to_pairs(map_))
+            return review_ratings.import_ratings(opened, name, Path(path), to_pairs(map_), to_scales(rating_scale))
         if to_pairs(map_):
             raise UsageError("Votes on pairs have the aspects of their rubric, and nothing is mapped (--map or map_=).")
+        if to_scales(rating_scale):
+            raise UsageError("Votes on pairs are on no scale (--rating-scale or rating_scale=).")
         return import_votes(opened, name, Path(path))
 
 

@@ -42,7 +42,7 @@ from beholder.statistics.data import (
     read_ratings,
     read_scores,
 )
-from beholder.statistics.history import HistoryLine, analyze_history
+from beholder.statistics.history import HistoryLine, RunUsage, analyze_history, measure_usage
 from beholder.statistics.pairs import ComparedRun, describe_run_differences, load_compared_run
 from beholder.statistics.raters import ReferenceMode
 
@@ -135,17 +135,28 @@ class History:
         lines: One line for each column that was followed, with a point for each run.
         warnings: What makes runs hard to compare, in sentences.
         interval_note: A sentence on how intervals were computed.
+        usage: What each run took: cost, latency, and the share of verdicts without a score.
     """
 
     runs: tuple[RunRecord, ...]
     lines: tuple[HistoryLine, ...]
     warnings: tuple[str, ...]
     interval_note: str
+    usage: tuple[RunUsage, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return what `beholder history --json` prints."""
         return {
-            "runs": [{"run": run.id, "name": run.name, "created": run.created.isoformat()} for run in self.runs],
+            "runs": [
+                {
+                    "run": run.id,
+                    "name": run.name,
+                    "created": run.created.isoformat(),
+                    "spent_usd": None if run.spent_usd is None else float(run.spent_usd),
+                    **to_json_values(usage),
+                }
+                for run, usage in zip(self.runs, self.usage, strict=True)
+            ],
             "lines": [to_json_values(line) for line in self.lines],
             "warnings": list(self.warnings),
         }
@@ -203,7 +214,7 @@ def history(
     check_sampling(seed, draws)
     columns = to_names("on", on)
     with open_ledger(ledger) as opened:
-        records = _select_runs(opened, name, tag)[-(last or 0) :]
+        records = select_runs(opened, name, tag)[-(last or 0) :]
         runs = [load_compared_run(opened, record.id) for record in records]
     lines = analyze_history([run.scores for run in runs], columns, group=group, draw_count=draws, seed=seed)
     warnings = [
@@ -215,10 +226,11 @@ def history(
     grouped = any(kept in run.scores.groups for run in runs)
     together = f"cases of one {kept} together" if grouped else "each case independent of the others"
     note = f"Intervals are {CONFIDENCE_LEVEL:.0%} bootstrap, {draws:,} draws (seed {seed}), {together}."
-    return History(tuple(records), tuple(lines), tuple(warnings), note)
+    usage = [measure_usage(run, group=group, draw_count=draws, seed=seed) for run in runs]
+    return History(tuple(records), tuple(lines), tuple(warnings), note, tuple(usage))
 
 
-def _select_runs(ledger: Ledger, suite: str | None, tag: str | None) -> list[RunRecord]:
+def select_runs(ledger: Ledger, suite: str | None, tag: str | None) -> list[RunRecord]:
     """Return the runs of a suite or with a tag, the oldest first."""
     records = ledger.runs(tag=tag)
     if suite is None and tag is None and records:

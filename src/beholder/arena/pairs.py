@@ -43,7 +43,7 @@ FIRST, SECOND = CANDIDATES
 MODEL_FIRST, MODEL_SECOND = "model_first", "model_second"  # groups of a pair that say who made its candidates
 OUTPUT_FIELD = "output"
 
-_ITEM_GROUPS = (SOURCE_GROUP, "prompt", "item")
+ITEM_GROUPS = (SOURCE_GROUP, "prompt", "item")  # in which the cases of one item agree
 _MAX_PROBLEMS = 50  # listed in a message
 _MAX_LABEL = 60  # characters of a prompt in the name of its item
 
@@ -205,12 +205,13 @@ def collect_items(
 
 def _item_key(case: Case, names: OutputNames) -> tuple[object, ...]:
     output = names.of(case)
-    images = tuple((role, _image_key(source)) for role, source in case.list_images() if names.field or role != output)
+    images = tuple((role, image_key(source)) for role, source in case.list_images() if names.field or role != output)
     fields = tuple(sorted((name, list_texts(text)) for name, text in case.fields.items() if name != names.field))
-    return images, fields, tuple(case.groups.get(group, "") for group in _ITEM_GROUPS)
+    return images, fields, tuple(case.groups.get(group, "") for group in ITEM_GROUPS)
 
 
-def _image_key(source: ImageSource) -> str:
+def image_key(source: ImageSource) -> str:
+    """Return what tells an image from others without reading it: its path or address, or the digest of its bytes."""
     return hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else os.fspath(source)
 
 
@@ -229,7 +230,7 @@ def _name_sources(cases: Sequence[Sequence[Case]], names: OutputNames) -> list[s
             keys.append(("source", source))
         elif images:
             labels.append(image_stem(images[0][1]))
-            keys.append(("image", *(_image_key(image) for _, image in images)))
+            keys.append(("image", *(image_key(image) for _, image in images)))
         else:
             labels.append(" ".join(" ".join(texts).split())[:_MAX_LABEL].strip() or "prompt")
             keys.append(("text", *texts))

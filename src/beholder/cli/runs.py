@@ -11,7 +11,7 @@ import typer
 from beholder.cli import EXIT_THRESHOLD
 from beholder.cli.options import JsonOption, LedgerOption, RunArgument
 from beholder.errors import UsageError
-from beholder.reports.text import format_done, humanize_state, print_text, printable
+from beholder.reports.text import format_done, format_scored_mean, humanize_state, print_text, printable
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -131,13 +131,13 @@ def _runs_table(listed: list[Run]) -> None:
         # What others are called by, or computed with, is never cut off.
         table.add_column(title, min_width=max(len(run.id) for run in listed) if title == "run" else None)
     for run in listed:
-        mean = run.progress.mean_score
+        progress = run.progress
         cells = (
             run.id,
             run.name,
             humanize_state(run.state),
             _progress_cell(run),
-            "–" if mean is None else f"{mean:.3f}",
+            format_scored_mean(progress.mean_score, progress.scored, progress.asked),
             format_spent(run),
             _format_age(run.created),
             ", ".join(run.tags),

@@ -28,6 +28,7 @@ from beholder.cli.options import (
     JsonOption,
     LedgerOption,
     MapOption,
+    PeopleScaleOption,
     RunArgument,
 )
 from beholder.cli.runs import format_money, format_spent
@@ -131,24 +132,28 @@ def import_ratings_command(
     run: Annotated[str, typer.Option(help=f"The run that was rated: {RUN_HELP}")],
     source: Annotated[str, typer.Option("--from", help="csv, or label-studio: its JSON export of a project.")] = "csv",
     map_: MapOption = None,
+    rating_scale: PeopleScaleOption = None,
     address: LedgerOption = None,
 ) -> None:
     """Take ratings from a file as reviews of a run, one for each rater.
 
     An aspect is a criterion of the run's rubric or one of its assertions (1 yes, 0 no); others are named with --map
-    ASPECT=CRITERION. `score` is computed and not taken. What a rater did not rate is unanswered. Where a rating
-    is there already, what the file says takes its place and the rest stays.
+    ASPECT=CRITERION, and another scale than the rubric's with --rating-scale 0..1. `score` is computed and not taken.
+    What a rater did not rate is unanswered. Where a rating is there already, what the file says takes its place and
+    the rest stays.
     """
     if source == "label-studio":
         from beholder.integrations.label_studio import import_project
 
         if map_:
             raise UsageError("A project of Label Studio has the aspects of its run, and nothing is mapped (--map).")
+        if rating_scale:
+            raise UsageError("A project of Label Studio has the scales of its run (--rating-scale).")
         done = import_project(run, file, ledger=address)
     elif source == "csv":
         from beholder.api.score import import_ratings
 
-        done = import_ratings(run, file, map_=map_ or (), ledger=address)
+        done = import_ratings(run, file, map_=map_ or (), rating_scale=rating_scale or (), ledger=address)
     else:
         raise UsageError(f"Ratings come --from csv (also JSONL) or --from label-studio, not {source!r}.")
     for name, cases in done.raters.items():

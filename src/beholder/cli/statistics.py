@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from beholder.statistics.comparison import Comparison
     from beholder.statistics.estimation import AspectEstimate
     from beholder.statistics.gate import Gate
-    from beholder.statistics.history import HistoryLine
+    from beholder.statistics.history import HistoryLine, RunUsage
 
 
 def agree(
@@ -341,6 +341,7 @@ def history(
         return
     for line in found.lines:
         _print_history(line, found.runs)
+    _print_usage(found.runs, found.usage)
     for sentence in dict.fromkeys(found.warnings):
         print_text(printable(f"Not like with like: {sentence}"))
     print_text(
@@ -386,6 +387,34 @@ def _print_history(line: HistoryLine, records: Sequence[RunRecord]) -> None:
     print_text(printable(f"{line.name}  {sparkline(means)}{span}"))
     print_text(trend_sentence(line))
     print_text("")
+
+
+def _print_usage(records: Sequence[RunRecord], usage: Sequence[RunUsage]) -> None:
+    """Print what each run took, and how many of its verdicts have a score."""
+    from beholder.reports.text import format_interval, format_number, numbers_table, print_table
+
+    rows = [
+        (
+            record.id,
+            f"{taken.scored:,} of {taken.verdicts:,}",
+            _format_share(taken.unscored),
+            "–" if taken.cost_usd.value is None else f"${format_interval(taken.cost_usd, 4)}",
+            "–" if taken.latency_s.value is None else f"{format_interval(taken.latency_s, 1)} s",
+            "–" if taken.slow_s is None else f"{format_number(taken.slow_s, 1)} s",
+        )
+        for record, taken in zip(records, usage, strict=True)
+    ]
+    headers = ("run", "scored", "without a score", "cost of a verdict", "its latency", "95 of 100 within")
+    print_table(numbers_table(headers, rows))
+    print_text("")
+
+
+def _format_share(share: Interval) -> str:
+    """Return a share with its interval in percent."""
+    if share.value is None:
+        return "–"
+    ends = "" if share.low is None or share.high is None else f" ({100 * share.low:.1f} to {100 * share.high:.1f})"
+    return f"{100 * share.value:.1f}{ends} %"
 
 
 def trend_sentence(line: HistoryLine) -> str:

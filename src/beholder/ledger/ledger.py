@@ -383,6 +383,15 @@ class Ledger(BatchJobStore, WorkerStore):
         with self._reading() as connection:
             return query.find_case_verdicts(connection, case_id, most)
 
+    def case_scores(self, run: str, criterion: str = "") -> list[tuple[str, float | None]]:
+        """Return the case and the score of each verdict of a run, in its order; answered from indexes.
+
+        Args:
+            run: The run.
+            criterion: A criterion, whose score is on its own scale; empty for the score of the verdict (0–1).
+        """
+        return self._read(query.read_case_scores, run, criterion)
+
     def counts(self, run: str) -> RunCounts:
         """Return how many verdicts of a run have which outcome and grade; answered from an index."""
         return self._read(query.count_outcomes, run)

@@ -115,6 +115,26 @@ def read_progress(connection: Connection, runs: Sequence[str] | None) -> dict[st
     return {id_: RunProgress(*values) for id_, *values in rows}
 
 
+def read_case_scores(connection: Connection, run: int, criterion: str) -> list[tuple[str, float | None]]:
+    """Return the case and the score of each verdict of a run, in the order of the run; from indexes, as it reads no
+    verdict.
+
+    Args:
+        connection: The connection.
+        run: The number of the run.
+        criterion: A criterion, whose score is on its own scale; empty for the score of the verdict (0–1).
+    """
+    rows = connection.execute(select(_V.number, _V.case_id).where(_V.run == run))
+    cases: dict[int, str] = {row.number: row.case_id for row in rows}
+    value = _score_column(VerdictFilter(criterion=criterion))
+    query = select(_V.number, value).where(_V.run == run).order_by(_V.position, _V.number)
+    return [
+        (cases[number], score if isinstance(score, float) and (criterion or 0 <= score <= 1) else None)
+        for number, score in connection.execute(query)
+        if number in cases
+    ]
+
+
 def find_case_verdicts(connection: Connection, case_id: str, most: int) -> list[tuple[str, StoredVerdict]]:
     """Return the verdicts on a case in all runs, with the ids of the runs, newest first."""
     runs = schema.runs.c

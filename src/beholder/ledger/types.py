@@ -84,6 +84,11 @@ class RunProgress:
     mean_score: float | None = None
     not_asked: int = 0
 
+    @property
+    def asked(self) -> int:
+        """How many verdicts there are of cases that somebody was asked about."""
+        return self.done - self.not_asked
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerKey:

@@ -6,15 +6,12 @@ it. Colors come from CSS classes (`charts.css`), so that a chart follows the the
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from beholder.reports.text import escape_hidden
+from beholder.reports.text import escape_hidden, use_minus_sign
 
 if TYPE_CHECKING:
     from beholder.reports.summary import HistogramBin, ScoreHistogram
@@ -22,9 +19,7 @@ if TYPE_CHECKING:
 
 HISTOGRAM_WIDTH, HISTOGRAM_HEIGHT, BAR_GAP = 240, 72, 2
 STRIP_WIDTH, STRIP_HEIGHT, STRIP_MARGIN = 160, 20, 6
-PLOT_SIZE, PLOT_MARGIN = 320, 40  # the square with the points, and the margin for the numbers of the axes
 MIN_BAR_HEIGHT = 1.5  # a bar for a single verdict stays visible
-MAX_DOT_RADIUS = 14.0  # of the dot that most cases share
 
 ScaleRange = tuple[float, float]
 
@@ -32,15 +27,6 @@ _SVG = Markup('<svg class="chart {}" viewBox="0 0 {} {}" width="{}" height="{}" 
 _STACKED_SVG = Markup(
     '<svg class="chart stacked" viewBox="0 0 1000 12" preserveAspectRatio="none" aria-hidden="true" focusable="false">'
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ReliabilityBin:
-    """Cases to which the judge gives about the same score: its mean score, the mean human rating, and their number."""
-
-    judge: float
-    people: Interval
-    cases: int
 
 
 _NOTEBOOK_STYLE = Markup(
@@ -161,7 +147,7 @@ def axis_chart(scale: ScaleRange, middle: float) -> Markup:
     ticks = [*((x, value, kind) for x, value, kind in shown), (middle_x, middle, "tick")]
     parts = [_line("axis", STRIP_MARGIN, 3, STRIP_WIDTH - STRIP_MARGIN, 3)]
     for x, value, kind in ticks:
-        parts += [_line("axis", x, 0, x, 6), _text(kind, x, 18, f"{value:g}")]
+        parts += [_line("axis", x, 0, x, 6), _text(kind, x, 18, use_minus_sign(f"{value:g}"))]
     return _svg("strip", STRIP_WIDTH, STRIP_HEIGHT, parts)
 
 
@@ -180,57 +166,6 @@ def stacked_bar(parts: Sequence[tuple[str, int]]) -> Markup:
         drawn.append(_rect(f"slice {tone}", at, 0, max(width - 2, 1.0), 12))
         at += width
     return Markup("").join([*drawn, Markup("</svg>")])
-
-
-def scatter_chart(
-    points: Sequence[tuple[float, float]], scale: ScaleRange, constant: float | None, rater_error: float | None = None
-) -> Markup:
-    """Draw human ratings against the judge's scores.
-
-    Args:
-        points: (judge, people) of each case; a dot grows with the number of cases that share it.
-        scale: Of both axes. A dashed diagonal marks where both say the same.
-        constant: The best constant prediction, drawn as a level line.
-        rater_error: Mean absolute error of one rater against the others (the human ceiling), drawn as a band around
-            the diagonal.
-    """
-    low, high = scale
-    drawn, labels = _plot_axes(scale), []
-    if rater_error:
-        corners = [(low, low), (low, low + rater_error), (high - rater_error, high), (high, high)]
-        corners += [(high, high - rater_error), (low + rater_error, low)]
-        ends = " ".join(f"{x:.1f},{y:.1f}" for x, y in (_point(*corner, scale) for corner in corners))
-        if rater_error < high - low:  # else the band is the whole square
-            drawn.append(Markup('<polygon class="ceiling" points="{}"/>').format(ends))
-        x, y = _point(high, low, scale)
-        labels.append(_text("label end", x, y - 6, f"band: one person, ±{rater_error:.2g}"))
-    drawn.append(_line("same", *_point(low, low, scale), *_point(high, high, scale)))
-    if constant is not None:
-        drawn.append(_line("constant", *_point(low, constant, scale), *_point(high, constant, scale)))
-        x, y = _point(low, constant, scale)
-        below = constant > high - (high - low) / 12  # there is no place above the line
-        labels.append(_text("label start", x, y + (16 if below else -6), f"constant {constant:.3g}"))
-    counts = Counter((round(x, 3), round(y, 3)) for x, y in points)
-    most = max(counts.values(), default=1)
-    for (x, y), count in sorted(counts.items(), key=lambda item: -item[1]):
-        radius = max(3.0, MAX_DOT_RADIUS * (count / most) ** 0.5 if most > 1 else 4.0)
-        left, top = _point(x, y, scale)
-        drawn.append(Markup('<circle class="point" cx="{:.1f}" cy="{:.1f}" r="{:.1f}"/>').format(left, top, radius))
-    return _plot([*drawn, *labels])
-
-
-def reliability_chart(bins: Sequence[ReliabilityBin], scale: ScaleRange) -> Markup:
-    """Draw the mean human rating, with its interval, over the judge's score; the diagonal is perfect calibration."""
-    drawn = [*_plot_axes(scale), _line("same", *_point(scale[0], scale[0], scale), *_point(scale[1], scale[1], scale))]
-    known = [(bin_, bin_.people.value) for bin_ in bins if bin_.people.value is not None]
-    for (one, low), (other, high) in pairwise(known):
-        drawn.append(_line("curve", *_point(one.judge, low, scale), *_point(other.judge, high, scale)))
-    for bin_, value in known:
-        if bin_.people.low is not None and bin_.people.high is not None:
-            ends = (*_point(bin_.judge, bin_.people.low, scale), *_point(bin_.judge, bin_.people.high, scale))
-            drawn.append(_line("interval", *ends))
-        drawn.append(_dot(*_point(bin_.judge, value, scale)))
-    return _plot(drawn)
 
 
 def bias_chart(bias: float | None, reach: float) -> Markup:
@@ -256,39 +191,6 @@ def _bars(bins: Sequence[HistogramBin]) -> list[Markup]:
         for at, (bin_, tall) in enumerate(_bar_heights(bins))
         if bin_.count
     ]
-
-
-def _plot_axes(scale: ScaleRange) -> list[Markup]:
-    low, high = scale
-    width = high - low
-    ticks = [low + width * share for share in (0, 0.25, 0.5, 0.75, 1)]
-    if width == int(width) and 1 < width <= 10:
-        ticks = [low + step for step in range(int(width) + 1)]
-    end = PLOT_SIZE + PLOT_MARGIN
-    parts = [_line("axis", PLOT_MARGIN, end, end, end), _line("axis", PLOT_MARGIN, PLOT_MARGIN, PLOT_MARGIN, end)]
-    for tick in ticks:
-        left, _ = _point(tick, low, scale)
-        _, top = _point(low, tick, scale)
-        parts.append(_text("tick", left, end + 18, f"{tick:g}"))
-        parts.append(_text("tick end", PLOT_MARGIN - 8, top + 4, f"{tick:g}"))
-    parts.append(_text("name", PLOT_MARGIN + PLOT_SIZE / 2, PLOT_SIZE + 2 * PLOT_MARGIN - 4, "judge"))
-    parts.append(_text("name start", 0, PLOT_MARGIN - 16, "people"))
-    return parts
-
-
-def _point(x: float, y: float, scale: ScaleRange) -> tuple[float, float]:
-    """Return the pixels of a point of a plot; an inset keeps large dots inside the square."""
-    low, high = scale
-    width = (high - low) or 1.0
-    inset = MAX_DOT_RADIUS / 2
-    inner = PLOT_SIZE - 2 * inset
-    left = PLOT_MARGIN + inset + inner * (x - low) / width
-    return left, PLOT_MARGIN + PLOT_SIZE - inset - inner * (y - low) / width
-
-
-def _plot(parts: Iterable[Markup]) -> Markup:
-    size = PLOT_SIZE + 2 * PLOT_MARGIN
-    return _svg("plot", size, size, parts)
 
 
 def _svg(kind: str, width: int, height: int, parts: Iterable[Markup]) -> Markup:

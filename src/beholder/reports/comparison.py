@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from beholder.cases.case import format_case_count
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
-from beholder.reports.charts import html_result, html_sentences, html_table, interval_chart
+from beholder.reports.charts import axis_chart, html_result, html_sentences, html_table, interval_chart
 from beholder.reports.run_data import RunData
 from beholder.reports.text import (
     column_title,
@@ -28,7 +28,8 @@ from beholder.reports.text import (
     use_minus_sign,
 )
 from beholder.statistics.bootstrap import EQUALITY_TOLERANCE, Interval
-from beholder.statistics.comparison import GRADE, Comparison, ComparisonOptions
+from beholder.statistics.case_changes import CaseChanges
+from beholder.statistics.comparison import DEFAULT_TOP_CASES, GRADE, Comparison, ComparisonOptions
 from beholder.statistics.comparison import compare_runs as compare_loaded
 from beholder.statistics.data import ColumnKind
 from beholder.statistics.pairs import UnevenCase, join_names, load_compared_run
@@ -43,6 +44,7 @@ COMPARISON_LEGEND = (
     "Holm for the other rows of its kind. “Detectable” is the smallest detectable difference: the smallest true one "
     f"that such a comparison finds with a power of {TARGET_POWER:.0%}, corrected as p is."
 )
+AXIS_LEGEND = "The charts of all differences share one axis, in percent of the scale of each row."
 
 
 def with_titles(comparison: Comparison, label: Callable[[str], str]) -> Comparison:
@@ -90,7 +92,7 @@ def title_criteria(comparison: Comparison) -> Comparison:
 def comparison_html(comparison: Comparison) -> Markup:
     """Return a comparison for a notebook: the conclusion, a table with a chart of each difference, and notes."""
     shown = title_criteria(comparison)
-    rows = _section_rows(_main_changes(shown))
+    rows, _ = _section_rows(_main_changes(shown))
     heads = [*COMPARISON_HEADERS, ""]
     cells = [(*row.cells, row.chart) for row in rows]
     moved = [
@@ -377,18 +379,23 @@ class RunComparison:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSection:
-    """What a page shows of a comparison; `name` is the older run, `verdict` the conclusion."""
+    """What a page shows of a comparison; `name` is the older run, `verdict` the conclusion, `axis` that of all charts
+    in the rows, `changes` the table of all cases."""
 
     name: str
     verdict: str
     rows: tuple[ComparisonRow, ...]
+    axis: Markup
     movers: tuple[ChangedCase, ...]
     notes: tuple[str, ...]
     method: str
+    changes: CaseChanges | None = None
     headers: tuple[str, ...] = COMPARISON_HEADERS
 
 
-def compare_runs(ledger: Ledger, record: RunRecord, other: RunRecord, group: str | None = None) -> RunComparison:
+def compare_runs(
+    ledger: Ledger, record: RunRecord, other: RunRecord, group: str | None = None, top: int = DEFAULT_TOP_CASES
+) -> RunComparison:
     """Compare two runs of a ledger.
 
     Args:
@@ -396,12 +403,13 @@ def compare_runs(ledger: Ledger, record: RunRecord, other: RunRecord, group: str
         record: The newer run.
         other: The older run.
         group: Name of the group of cases that belong together (clusters of the bootstrap); else `source`.
+        top: How many of the cases that changed most are shown with their pictures.
 
     Raises:
         UsageError: The runs have no case in common.
     """
     before, after = load_compared_run(ledger, other.id), load_compared_run(ledger, record.id)
-    comparison = compare_loaded(before, after, ComparisonOptions(group=group))
+    comparison = compare_loaded(before, after, ComparisonOptions(group=group, top=top))
     titles = criterion_titles(comparison.rubrics)
     cases = [case.case for case in comparison.changed_cases]
     return RunComparison(
@@ -410,10 +418,11 @@ def compare_runs(ledger: Ledger, record: RunRecord, other: RunRecord, group: str
 
 
 def compute_comparison(address: str, new: str, old: str) -> ComparisonSection:
-    """Compare two runs for a page; takes an address and ids, which can be sent to another process."""
+    """Compare two runs for a page, which lists all cases by itself; takes an address and ids, which can be sent to
+    another process."""
     with Ledger.open(address, read_only=True) as ledger:
         later, earlier = ledger.run(new), ledger.run(old)
-        return comparison_section(compare_runs(ledger, later, earlier), earlier, RunData(later))
+        return comparison_section(compare_runs(ledger, later, earlier, top=0), earlier, RunData(later))
 
 
 def _case_pictures(
@@ -467,13 +476,16 @@ def comparison_section(compared: RunComparison, other: RunRecord, gathered: RunD
         )
         for case in comparison.changed_cases
     ]
+    rows, axis = _section_rows(_main_changes(comparison))
     return ComparisonSection(
         escape_hidden(other.name),
         use_minus_sign(escape_hidden(conclusion(comparison))),
-        tuple(_section_rows(_main_changes(comparison))),
+        tuple(rows),
+        axis,
         tuple(movers),
         tuple(use_minus_sign(escape_hidden(note)) for note in comparison_notes(comparison)),
-        f"{comparison.interval_note} {COMPARISON_LEGEND}",
+        f"{comparison.interval_note} {COMPARISON_LEGEND} {AXIS_LEGEND}",
+        comparison.case_changes,
     )
 
 
@@ -484,26 +496,42 @@ def _main_changes(comparison: Comparison) -> list[ColumnChange]:
     return [*main, *assertions[:_MAX_ASSERTIONS]]
 
 
-def _section_rows(columns: Sequence[ColumnChange]) -> list[ComparisonRow]:
-    """Return the rows; differences of one kind are drawn on the same scale, with 0 in the middle."""
-    widest: dict[str, float] = {}
-    for column in columns:
-        ends = (column.difference.value, column.difference.low, column.difference.high)
-        widest[column.kind] = max([widest.get(column.kind, 0.0), *(abs(end) for end in ends if end is not None)])
+def _section_rows(columns: Sequence[ColumnChange]) -> tuple[list[ComparisonRow], Markup]:
+    """Return the rows and the axis that all their charts share: percent of each column's scale, 0 in the middle."""
+    shares = [_to_percent(column) for column in columns]
+    reach = _round_up(max([0.0, *(abs(end) for share in shares for end in _ends(share))]))
     rows = []
-    for column, cells in zip(columns, comparison_rows(columns), strict=True):
-        wide = widest[column.kind] or 1.0
+    for column, share, cells in zip(columns, shares, comparison_rows(columns), strict=True):
         way = "worse" if column.is_worse else "better" if column.is_better else ""
-        chart = interval_chart(column.difference, (-wide * 1.1, wide * 1.1), middle=0.0)
         rows.append(
             ComparisonRow(
                 (escape_hidden(cells[0]), *(use_minus_sign(cell) for cell in cells[1:])),
-                chart,
+                interval_chart(share, (-reach, reach), middle=0.0),
                 way,
                 escape_hidden(column.question),
             )
         )
-    return rows
+    return rows, axis_chart((-reach, reach), 0.0)
+
+
+def _to_percent(column: ColumnChange) -> Interval:
+    """Return the difference in percent of the column's scale; without a known scale in percent of its largest end."""
+    ends = _ends(column.difference)
+    width = column.scale[1] - column.scale[0] if column.scale else max([0.0, *map(abs, ends)])
+    value, low, high = (
+        None if end is None else 100 * end / (width or 1.0)
+        for end in (column.difference.value, column.difference.low, column.difference.high)
+    )
+    return Interval(value, low, high)
+
+
+def _ends(estimate: Interval) -> list[float]:
+    return [end for end in (estimate.value, estimate.low, estimate.high) if end is not None]
+
+
+def _round_up(percent: float) -> float:
+    """Return the end of an axis in percent: the first round number that is not smaller."""
+    return next((end for end in (1.0, 2.0, 5.0, 10.0, 20.0, 50.0) if percent <= end), 100.0)
 
 
 def _case_number(value: float) -> str:

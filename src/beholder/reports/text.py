@@ -278,6 +278,17 @@ def format_mean(key: str, value: float | None, fail_under: Mapping[str, float]) 
     return format_beside(float(value), map(to_plain_number, limits), 3)
 
 
+def format_scored_mean(mean: float | None, scored: int, asked: int) -> str:
+    """Return the mean score of a run with how many of its verdicts it is of: `0.238, 9 of 73 scored`.
+
+    Args:
+        mean: The mean; None without a score.
+        scored: How many verdicts have a score.
+        asked: How many there are, without those that nobody was asked for.
+    """
+    return format_number(mean) + (f", {scored:,} of {asked:,} scored" if scored < asked else "")
+
+
 def format_interval(estimate: Interval, places: int = 3) -> str:
     """Return `0.650 (0.591 to 0.702)`; only the value where there is no interval, `not defined` where no value."""
     if estimate.value is None:

@@ -29,7 +29,7 @@ from beholder.reviews.sheet import (
     score_name,
 )
 from beholder.rubrics.rubric import Criterion
-from beholder.statistics.aspects import OVERALL_ASPECT, normalize_name
+from beholder.statistics.aspects import OVERALL_ASPECT, Scale, normalize_name
 from beholder.statistics.data import ColumnKind, ColumnNames, Ratings, read_number_rows
 from beholder.verdicts.verdict import Verdict
 
@@ -207,14 +207,20 @@ class _RatingsFile:
         names: The raters by their casefolded names, each as it is written first.
         values: By casefolded rater and case id, the values by aspect.
         rows: By rater, case and aspect, the number of the row and its place for messages.
+        scales: By rater, case and aspect, the scale that was declared for the rating.
+        aspects: The aspects as they are written.
     """
 
     names: dict[str, str] = field(default_factory=dict)
     values: dict[tuple[str, str], AspectValues] = field(default_factory=dict)
     rows: dict[tuple[str, str, str], tuple[int, str]] = field(default_factory=dict)
+    scales: dict[tuple[str, str, str], Scale] = field(default_factory=dict)
+    aspects: set[str] = field(default_factory=set)
 
 
-def import_ratings(ledger: Ledger, run: str, path: Path, mapped: Sequence[str] = ()) -> RatingsImport:
+def import_ratings(
+    ledger: Ledger, run: str, path: Path, mapped: Sequence[str] = (), scales: Mapping[str, Scale] | None = None
+) -> RatingsImport:
     """Store the ratings of a file as reviews of a run. Other answers and comments of the same raters stay.
 
     Args:
@@ -222,15 +228,22 @@ def import_ratings(ledger: Ledger, run: str, path: Path, mapped: Sequence[str] =
         run: The run.
         path: A file with the columns case, rater, aspect and score.
         mapped: `ASPECT=CRITERION`, for aspects that have other names in the file.
+        scales: The scale of the ratings by aspect, `""` for all; else they are on those of the criteria. Ratings on
+            another scale are mapped linearly, its low end to the low end of the criterion.
 
     Raises:
         UsageError: Something is wrong with the file. Everything is checked first, so that then nothing is written.
     """
     record = ledger.run(run)
     problems = ImportProblems()
-    file = _read_file(path, frozenset(ledger.case_ids(record.id)), _parse_mapping(mapped), record.id, problems)
+    file = _read_file(
+        path, frozenset(ledger.case_ids(record.id)), _parse_mapping(mapped), scales or {}, record.id, problems
+    )
     aspects = {aspect for values in file.values.values() for aspect in values}
     computed = {aspect for aspect in aspects if _is_overall(aspect, list(record.load_rubrics()))}
+    if unknown := sorted((scales or {}).keys() - file.aspects - aspects - {""}):
+        named = ", ".join(sorted(file.aspects))
+        raise UsageError(f"A scale is given for the aspect {unknown[0]!r}; there are {named or 'none'}.")
     plan = _ImportPlan(ledger, record, file, problems)
     file.names |= {rater: review.rater for rater, review in plan.reviews.items() if rater in file.names}
     for (rater, case), values in file.values.items():
@@ -243,7 +256,7 @@ def import_ratings(ledger: Ledger, run: str, path: Path, mapped: Sequence[str] =
     result = RatingsImport(dict.fromkeys(file.names.values(), 0))
     reviews = {name: find_or_start_review(ledger, record.id, name) for name, _ in plan.answers}
     for (name, case), answers in plan.answers.items():
-        record_rating(ledger, reviews[name], case, answers)
+        record_rating(ledger, reviews[name], case, answers, fractions=True)
         result.raters[name] += 1
     result.notes += [f"{name}: {count:,} rated so already." for name, count in plan.unchanged.items()]
     if computed:
@@ -252,7 +265,12 @@ def import_ratings(ledger: Ledger, run: str, path: Path, mapped: Sequence[str] =
 
 
 def _read_file(
-    path: Path, cases: frozenset[str], mapped: Mapping[str, str], run: str, problems: ImportProblems
+    path: Path,
+    cases: frozenset[str],
+    mapped: Mapping[str, str],
+    scales: Mapping[str, Scale],
+    run: str,
+    problems: ImportProblems,
 ) -> _RatingsFile:
     file = _RatingsFile()
     number = 0
@@ -273,7 +291,10 @@ def _read_file(
         except UsageError as error:
             problems.add(number, place, str(error))
             continue
+        file.aspects.add(aspect)
+        declared = scales.get(aspect)
         aspect = mapped.get(aspect, unescape_formula(aspect))
+        declared = declared or scales.get(aspect) or scales.get("")
         values = file.values.setdefault((name.casefold(), id_), {})
         first = file.names.setdefault(name.casefold(), name)
         if aspect in values:
@@ -281,13 +302,21 @@ def _read_file(
             problems.add(number, place, f"{first!r}{also} rates {aspect!r} of {id_!r} a second time.")
         values[aspect] = value
         file.rows[name.casefold(), id_, aspect] = number, place
+        if declared is not None:
+            file.scales[name.casefold(), id_, aspect] = declared
     return file
 
 
 class _ImportPlan:
     """The answers to write by rater and case, and by rater how many cases are rated the same already."""
 
-    def __init__(self, ledger: Ledger, record: RunRecord, file: _RatingsFile, problems: ImportProblems) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        record: RunRecord,
+        file: _RatingsFile,
+        problems: ImportProblems,
+    ) -> None:
         self.answers: dict[tuple[str, str], dict[str, str]] = {}
         self.unchanged: dict[str, int] = {}
         self._ledger, self._record, self._file, self._problems = ledger, record, file, problems
@@ -304,7 +333,11 @@ class _ImportPlan:
         before = {} if rating is None else dict(rating.answers)
         verdicts = () if rating is None else rating.verdicts
         saved = {rated.aspect: rated.value for verdict in verdicts for rated in rated_values(verdict, self._names)}
-        changed = {aspect: value for aspect, value in values.items() if saved.get(aspect) != value}
+        changed = {
+            aspect: value
+            for aspect, value in values.items()
+            if saved.get(aspect) != value or (rater, case, aspect) in self._file.scales
+        }
         new = self._to_answers(rater, case, changed)
         answers = {**before, **new}
         if verdicts and answers == before:
@@ -312,7 +345,8 @@ class _ImportPlan:
         elif new:
             self.answers[name, case] = answers
             for verdict in (
-                score_answers(rubric, case, name, clean_answers(sheet, answers)) for rubric in sheet.rubrics
+                score_answers(rubric, case, name, clean_answers(sheet, answers), fractions=True)
+                for rubric in sheet.rubrics
             ):
                 if not verdict.answered:
                     self._add_problem(rater, case, next(iter(changed)), f"{name}, {case}: {verdict.detail}")
@@ -321,7 +355,8 @@ class _ImportPlan:
         """Return the answers by the names of their questions."""
         all_answers: dict[str, str] = {}
         for aspect, value in values.items():
-            answers = _to_answers(self._sheet(case), self._names, aspect, value)
+            scale = self._file.scales.get((rater, case, aspect))
+            answers = _to_answers(self._sheet(case), self._names, aspect, value, scale)
             if isinstance(answers, str):
                 self._add_problem(rater, case, aspect, answers)
                 continue
@@ -341,9 +376,12 @@ class _ImportPlan:
         return self._sheets[case]
 
 
-def _to_answers(sheet: ReviewSheet, names: ColumnNames, aspect: str, value: float) -> dict[str, str] | str:
+def _to_answers(
+    sheet: ReviewSheet, names: ColumnNames, aspect: str, value: float, scale: Scale | None
+) -> dict[str, str] | str:
     """Return the answers that a rating means, by the names of their questions; or, as a text, what is wrong with it. A
-    criterion is found by the name of its column, or by its key, which several rubrics may have."""
+    criterion is found by the name of its column, or by its key, which several rubrics may have. A rating on a `scale`
+    is mapped onto that of its criterion."""
     criteria = [(rubric, criterion) for rubric in sheet.rubrics for criterion in rubric.criteria]
     for scored in (
         [
@@ -358,6 +396,13 @@ def _to_answers(sheet: ReviewSheet, names: ColumnNames, aspect: str, value: floa
             if normalize_name(criterion.key) == normalize_name(aspect)
         ],
     ):
+        if scored and scale is not None:
+            if not scale[0] <= value <= scale[1]:
+                return f"{aspect!r} is rated from {scale[0]:g} to {scale[1]:g} here, not {format_exact(value)}."
+            return {
+                score_name(rubric, criterion): format_exact(_map_onto(criterion.scale, value, scale))
+                for rubric, criterion in scored
+            }
         if scored:
             if problem := next((why for _, criterion in scored if (why := _scale_problem(criterion, value))), ""):
                 return f"{aspect!r} {problem}, not {format_exact(value)}."
@@ -377,6 +422,11 @@ def _to_answers(sheet: ReviewSheet, names: ColumnNames, aspect: str, value: floa
     if value not in (0, 1):
         return f"the assertion {aspect!r} holds (1) or does not (0), and this says {format_exact(value)}."
     return dict.fromkeys(asserted, "yes" if value else "no")
+
+
+def _map_onto(target: tuple[float, float], value: float, scale: Scale) -> float:
+    share = (value - scale[0]) / (scale[1] - scale[0])
+    return round(target[0] + share * (target[1] - target[0]), 9)
 
 
 def _scale_problem(criterion: Criterion, value: float) -> str:

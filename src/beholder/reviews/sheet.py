@@ -122,7 +122,13 @@ def load_rating(ledger: Ledger, review: Review, case: str) -> Rating:
 
 
 def record_rating(
-    ledger: Ledger, review: Review, case: str, answers: FormAnswers, *, order: str | None = None
+    ledger: Ledger,
+    review: Review,
+    case: str,
+    answers: FormAnswers,
+    *,
+    order: str | None = None,
+    fractions: bool = False,
 ) -> tuple[Verdict, ...]:
     """Save a rating, a first or a changed one.
 
@@ -132,6 +138,7 @@ def record_rating(
         case: The id of the case.
         answers: The answers by the names of their questions.
         order: Of votes from elsewhere: in which order the candidates were shown; else the one of this review.
+        fractions: Whether a score may lie between the steps of its scale: it was given on another one.
 
     Returns:
         The verdicts, one for each rubric of the run.
@@ -147,7 +154,7 @@ def record_rating(
         raise UsageError("Nothing is answered yet. Answer something, or say N/A where it cannot be said.")
     if any(vote_name(rubric) not in cleaned for rubric in rating.sheet.rubrics if rubric.is_preference):
         raise UsageError("Say first which is better all in all: left, right, a tie, or both bad.")
-    verdicts = _score_rating(rating, review, cleaned)
+    verdicts = _score_rating(rating, review, cleaned, fractions=fractions)
     all_cases = ledger.run(review.run).total // len(verdicts)
 
     def decide(before: Sequence[Verdict]) -> list[Entry]:
@@ -196,10 +203,13 @@ def record_draft(ledger: Ledger, review: Review, case: str, answers: FormAnswers
     return not already_saved
 
 
-def _score_rating(rating: Rating, review: Review, answers: FormAnswers) -> list[Verdict]:
+def _score_rating(rating: Rating, review: Review, answers: FormAnswers, *, fractions: bool = False) -> list[Verdict]:
     """Return the verdicts, one for each rubric. Raises `UsageError` with what is wrong with the answers."""
     sheet = rating.sheet
-    verdicts = [score_answers(rubric, rating.case.id, review.judge, answers, sheet.order) for rubric in sheet.rubrics]
+    verdicts = [
+        score_answers(rubric, rating.case.id, review.judge, answers, sheet.order, fractions=fractions)
+        for rubric in sheet.rubrics
+    ]
     problems = [verdict.detail for verdict in verdicts if not verdict.answered]
     if problems:
         raise UsageError(f"The answers cannot be scored: {'; '.join(problems)}.")
@@ -339,7 +349,9 @@ def question_names(sheet: ReviewSheet) -> set[str]:
     return known
 
 
-def score_answers(rubric: Rubric, case: str, judge: str, answers: FormAnswers, order: str = GIVEN) -> Verdict:
+def score_answers(
+    rubric: Rubric, case: str, judge: str, answers: FormAnswers, order: str = GIVEN, *, fractions: bool = False
+) -> Verdict:
     """Return the verdict by a person's answers; `invalid`, with the reason in `detail`, if they cannot be scored.
 
     If no assertion of a criterion was answered, the person's score of the criterion counts as it is.
@@ -350,9 +362,12 @@ def score_answers(rubric: Rubric, case: str, judge: str, answers: FormAnswers, o
         judge: The identity of the rater, `person:NAME`.
         answers: The answers by the names of their questions.
         order: Of a preference: in which order the candidates were shown; `UNKNOWN_ORDER` counts as given.
+        fractions: Whether a score may lie between the steps of its scale.
     """
     if rubric.is_preference:
         return _score_votes(rubric, case, judge, answers, order)
+    if fractions:
+        rubric = _allow_fractions(rubric, answers)
     asked = structs.replace(
         rubric, criteria=tuple(_reduce_criterion(rubric, criterion, answers) for criterion in rubric.criteria)
     )
@@ -368,6 +383,16 @@ def score_answers(rubric: Rubric, case: str, judge: str, answers: FormAnswers, o
         assessment=answers.get(COMMENT_NAME, ""),
         flags=tuple(flag for flag in verdict.flags if flag.flag not in _IGNORED_FLAGS),
     )
+
+
+def _allow_fractions(rubric: Rubric, answers: FormAnswers) -> Rubric:
+    """Return the rubric with whole scores only where one was given."""
+
+    def allow(criterion: Criterion) -> Criterion:
+        given = _parse_number(answers.get(score_name(rubric, criterion), ""))
+        return structs.replace(criterion, whole=False) if isinstance(given, float) else criterion
+
+    return structs.replace(rubric, criteria=tuple(map(allow, rubric.criteria)))
 
 
 def _score_votes(rubric: Rubric, case: str, judge: str, answers: FormAnswers, order: str) -> Verdict:

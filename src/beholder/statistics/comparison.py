@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from beholder.cases.case import format_case_count
 from beholder.errors import UsageError
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
-from beholder.statistics.bootstrap import EQUALITY_TOLERANCE, ClusterBootstrap, mean_of_defined, to_json_values
+from beholder.statistics.bootstrap import EQUALITY_TOLERANCE, ClusterBootstrap, to_json_values
+from beholder.statistics.case_changes import CaseChanges, difference_by_case, measure_case_changes, ranked_columns
 from beholder.statistics.data import Bools, ColumnKind, Floats, Scores, parse_choice
 from beholder.statistics.gate import ON_SCORE, FailOn, Gate, gate_comparison
 from beholder.statistics.pairs import (
@@ -123,6 +124,8 @@ class Comparison(
         unscored_cases: Cases that were scored in neither run.
         warnings: Sentences on what makes the runs hard to compare.
         interval_note: A sentence on how intervals were computed.
+        case_changes: What became of every case that both runs have; not part of the JSON, which has those that changed
+            most.
         rubrics: Rubrics of both runs as the ledger has them, for the titles of columns; not part of the JSON.
         same_run: Whether a run was compared with itself; not part of the JSON.
     """
@@ -140,6 +143,7 @@ class Comparison(
     unscored_cases: tuple[UnevenCase, ...]
     warnings: tuple[str, ...]
     interval_note: str
+    case_changes: CaseChanges | None = None
     rubrics: tuple[Mapping[str, object], ...] = ()
     same_run: bool = False
 
@@ -176,8 +180,9 @@ class Comparison(
 
     def to_dict(self) -> dict[str, object]:
         """Return what `beholder compare --json` prints."""
-        values = to_json_values(self) | {"changes": [change.to_dict() for change in self.changes]}
-        del values["rubrics"], values["same_run"]
+        values = to_json_values(replace(self, case_changes=None))
+        values |= {"changes": [change.to_dict() for change in self.changes]}
+        del values["case_changes"], values["rubrics"], values["same_run"]
         return values
 
     def __repr__(self) -> str:
@@ -249,6 +254,7 @@ def compare(
         unscored_cases=pairs.unscored,
         warnings=(*warnings, *pairs.warnings),
         interval_note=bootstrap.describe(),
+        case_changes=measure_case_changes(pairs, after),
     )
 
 
@@ -317,6 +323,7 @@ def _measure_changes(
                 best=best,
                 power=analyze_power(float(estimated.errors[at]), groups, cases, detect, tests[at]),
                 question=column.question,
+                scale=column.scale,
             )
         )
     return changes
@@ -363,12 +370,11 @@ def _count_grades(grades: RubricGrades, cases: Sequence[str]) -> dict[str, Befor
 
 def _find_changed_cases(pairs: SharedCases, top: int) -> tuple[CaseChange, ...]:
     """Return the cases that changed most: by their mean overall score, or by their criteria as shares of the scale."""
-    overall = [column for column in pairs.columns if column.kind == ColumnKind.OVERALL]
-    ranked = overall or [column for column in pairs.columns if column.kind == ColumnKind.CRITERION]
+    ranked = ranked_columns(pairs)
     shown = [column for column in pairs.columns if column.kind != ColumnKind.ASSERTION]
     if not ranked or not top:
         return ()
-    by = np.nan_to_num(mean_of_defined([column.difference / _scale_width(column) for column in ranked]))
+    by = np.nan_to_num(difference_by_case(ranked))
     case_changes = []
     for row in np.argsort(-np.abs(by), kind="stable")[:top]:
         if abs(by[row]) <= EQUALITY_TOLERANCE:
@@ -381,15 +387,6 @@ def _find_changed_cases(pairs: SharedCases, top: int) -> tuple[CaseChange, ...]:
         group = pairs.groups[row] if pairs.groups is not None else ""
         case_changes.append(CaseChange(pairs.cases[row], group, float(by[row]), changes))
     return tuple(case_changes)
-
-
-def _scale_width(column: PairedColumn) -> float:
-    """Return the width of the scale; where it is not known, that of the values."""
-    if column.scale is not None:
-        return column.scale[1] - column.scale[0] or 1.0
-    values = np.concatenate([column.before, column.after])
-    values = values[~np.isnan(values)]
-    return float(np.ptp(values)) or 1.0 if len(values) else 1.0
 
 
 def _mean_or_none(values: Floats) -> float | None:

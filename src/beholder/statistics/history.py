@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -20,10 +20,11 @@ from beholder.statistics.bootstrap import (
     undefined_estimate,
 )
 from beholder.statistics.data import COMPARABLE_KINDS, SOURCE_GROUP, ColumnKind, Floats, Scores
-from beholder.statistics.pairs import pair_cases
+from beholder.statistics.pairs import ComparedRun, pair_cases
 from beholder.statistics.significance import TARGET_POWER, estimate_differences
 
 MIN_TREND_RUNS = 3  # two runs have a difference; a trend begins with three
+SLOW_QUANTILE = 0.95
 
 
 class HistoryPoint(msgspec.Struct, frozen=True):
@@ -65,6 +66,58 @@ class HistoryLine(msgspec.Struct, frozen=True):
     slope: Interval
     common: int
     detectable: float | None = None
+
+
+class RunUsage(msgspec.Struct, frozen=True):
+    """What a run took, and how much of it came to nothing.
+
+    Attributes:
+        verdicts: Verdicts that were asked for.
+        scored: How many of them have a score.
+        unscored: The share of those without one.
+        cost_usd: Mean cost of a verdict in US dollars; of answers that this run paid for.
+        latency_s: Mean time of a verdict in seconds; of answers that this run asked for.
+        slow_s: The time within which 95 of 100 verdicts came.
+        outcomes: Verdicts without a score by outcome.
+    """
+
+    verdicts: int
+    scored: int
+    unscored: Interval
+    cost_usd: Interval
+    latency_s: Interval
+    slow_s: float | None
+    outcomes: Mapping[str, int]
+
+
+def measure_usage(
+    run: ComparedRun, *, group: str | None = None, draw_count: int = DEFAULT_DRAWS, seed: int = DEFAULT_SEED
+) -> RunUsage:
+    """Return cost, latency and the share without a score of a run, with intervals by the groups of its cases.
+
+    Args:
+        run: The run.
+        group: The group by which cases are clustered; None for `source`.
+        draw_count: Number of bootstrap draws.
+        seed: Seed of the draws.
+    """
+    calls, scores = run.calls, run.scores
+    unscored, cost, latency = (
+        np.array(values, np.float64) for values in (calls.unscored, calls.cost_usd, calls.latency_s)
+    )
+    given = scores.groups.get(group or SOURCE_GROUP)
+    groups = [given[row] or scores.cases[row] if given else scores.cases[row] for row in calls.row]
+    means = _estimate_run_means([unscored, cost, latency], groups, draw_count, seed)
+    timed = latency[~np.isnan(latency)]
+    return RunUsage(
+        verdicts=int((~np.isnan(unscored)).sum()),
+        scored=int((unscored == 0).sum()),
+        unscored=means[0],
+        cost_usd=means[1],
+        latency_s=means[2],
+        slow_s=float(np.quantile(timed, SLOW_QUANTILE)) if len(timed) else None,
+        outcomes=dict(calls.outcomes.most_common()),
+    )
 
 
 def analyze_history(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import nan
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,7 +14,7 @@ import numpy as np
 
 from beholder.errors import UsageError
 from beholder.statistics.data import SOURCE_GROUP, Column, ColumnKind, Floats, Ints, Scores, tabulate_verdicts
-from beholder.verdicts.verdict import Verdict
+from beholder.verdicts.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
     from beholder.ledger.ledger import Ledger
@@ -257,6 +259,7 @@ class ComparedRun:
         verdicts: Number of verdicts.
         grades: Grades by rubric and case.
         models: Number of verdicts by the name of the model as the provider gave it.
+        calls: What each verdict cost and how long it took.
     """
 
     record: RunRecord
@@ -264,6 +267,37 @@ class ComparedRun:
     verdicts: int
     grades: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     models: Mapping[str, int] = field(default_factory=dict)
+    calls: RunCalls = field(default_factory=lambda: RunCalls())
+
+
+@dataclass(slots=True, eq=False)
+class RunCalls:
+    """What became of each verdict of a run, what it cost and how long it took, one value for each verdict.
+
+    Attributes:
+        row: The row of its case in the scores of the run.
+        unscored: 1 without a score, 0 with one; nan where nobody was asked.
+        cost_usd: nan where it is not known, and of verdicts by answers of an earlier run.
+        latency_s: The same, in seconds.
+        outcomes: How many verdicts without a score have which outcome, of those that were asked for.
+    """
+
+    row: array[int] = field(default_factory=lambda: array("q"))
+    unscored: array[float] = field(default_factory=lambda: array("d"))
+    cost_usd: array[float] = field(default_factory=lambda: array("d"))
+    latency_s: array[float] = field(default_factory=lambda: array("d"))
+    outcomes: Counter[str] = field(default_factory=Counter)
+    _rows: dict[str, int] = field(default_factory=dict)
+
+    def add(self, stored: StoredVerdict) -> None:
+        verdict = stored.verdict
+        self.row.append(self._rows.setdefault(verdict.case, len(self._rows)))
+        asked, lacks = verdict.outcome != Outcome.OVER_BUDGET, verdict.score is None
+        self.unscored.append(float(lacks) if asked else nan)
+        self.cost_usd.append(nan if stored.reused or verdict.cost_usd is None else float(verdict.cost_usd))
+        self.latency_s.append(nan if stored.reused or verdict.latency_s is None else verdict.latency_s)
+        if asked and lacks:
+            self.outcomes[str(verdict.outcome)] += 1
 
 
 def load_compared_run(ledger: Ledger, run: str) -> ComparedRun:
@@ -273,6 +307,7 @@ def load_compared_run(ledger: Ledger, run: str) -> ComparedRun:
     record = correct_state(ledger, ledger.run(run))
     grades: dict[str, dict[str, str]] = {}
     models: Counter[str] = Counter()
+    calls = RunCalls()
     count = 0
 
     def seen(judged: Iterable[StoredVerdict]) -> Iterator[tuple[Verdict, Mapping[str, str]]]:
@@ -280,6 +315,7 @@ def load_compared_run(ledger: Ledger, run: str) -> ComparedRun:
         for stored in judged:
             verdict = stored.verdict
             count += 1
+            calls.add(stored)
             if verdict.grade is not None:
                 grades.setdefault(verdict.rubric, {})[verdict.case] = verdict.grade
             models.update([verdict.model] if verdict.model else ())
@@ -287,7 +323,7 @@ def load_compared_run(ledger: Ledger, run: str) -> ComparedRun:
 
     judged = seen(ledger.stored_verdicts(record.id))
     scores = tabulate_verdicts(f"{record.name} ({record.id})", judged, measured=False)
-    return ComparedRun(record, scores, count, grades, models)
+    return ComparedRun(record, scores, count, grades, models, calls)
 
 
 def match_grades(before: ComparedRun, after: ComparedRun) -> list[RubricGrades]:

@@ -23,6 +23,7 @@ from statistics import NormalDist
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
 from beholder.statistics.bootstrap import (
     EQUALITY_TOLERANCE,
@@ -283,6 +284,7 @@ class ColumnChange(
         power: What the comparison could have shown.
         question: The text of an assertion.
         grades: Counts by grade.
+        scale: Lowest and highest possible value; None where that is not known. Not part of the JSON.
     """
 
     name: str
@@ -305,6 +307,7 @@ class ColumnChange(
     power: PowerAnalysis
     question: str = ""
     grades: Mapping[str, BeforeAfter] = msgspec.field(default_factory=dict)
+    scale: tuple[float, float] | None = None
 
     @property
     def is_significant(self) -> bool:
@@ -333,7 +336,7 @@ class ColumnChange(
         return end is not None and end < -self.margin - EQUALITY_TOLERANCE
 
     def to_dict(self) -> dict[str, object]:
-        return to_json_values(self) | {"power": self.power.to_dict()}
+        return to_json_values(structs.replace(self, scale=None)) | {"power": self.power.to_dict()}
 
 
 def find_most_lost(changes: Sequence[ColumnChange]) -> ColumnChange | None:

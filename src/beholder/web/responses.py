@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cache
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -70,8 +71,14 @@ def find_run(ledger: Ledger, run: str) -> RunRecord:
 def template_environment() -> Environment:
     environment = html_report.make_environment("beholder.web")
     environment.filters |= {"json": _json, "pair": _choice_pair, "minus": text.use_minus_sign, "short": format_short}
-    environment.globals |= {"address": make_url, "tone": score_tone, "share": format_share}
-    environment.globals["instruction_of"] = lambda fields: text.split_instruction(dict(fields))[0]
+    environment.filters["day"] = format_day
+    environment.globals |= {
+        "address": make_url,
+        "tone": score_tone,
+        "share": format_share,
+        "scored_mean": text.format_scored_mean,
+        "instruction_of": lambda fields: text.split_instruction(dict(fields))[0],
+    }
     return environment
 
 
@@ -87,6 +94,20 @@ def make_url(path: str, **asked: object) -> str:
     ]
     kept = [(name, storable_text(str(value))) for name, value in values if value is not None and value != ""]
     return quote(storable_text(path)) + (f"?{urlencode(kept)}" if kept else "")
+
+
+def parse_range(name: str, text: str) -> tuple[float, float] | None:
+    """Return the range that a query parameter asks for, `LOW..HIGH` or one number; None for an empty text."""
+    if not text.strip():
+        return None
+    low, dots, high = text.partition("..")
+    try:
+        ends = float(low), float(high if dots else low)
+    except ValueError:
+        ends = math.nan, math.nan
+    if not ends[0] <= ends[1]:
+        raise UsageError(f"{name} is a range such as 0.25..0.5, not {text!r}.")
+    return ends
 
 
 def to_json_values(value: object) -> object:
@@ -107,6 +128,11 @@ def format_short(value: float | None, *, decisive: bool = False) -> str:
     """Return a score as people write it: `4`, `3.5`, at most two decimals. For a `decisive` one see `format_share`."""
     shown = format_share(value, decisive=True) if decisive and value is not None else text.format_number(value, 2)
     return text.use_minus_sign(shown.removesuffix("0").removesuffix(".0"))
+
+
+def format_day(moment: datetime) -> str:
+    """Return a time as `18 Nov 2026, 03:00` (UTC)."""
+    return f"{moment.day} {moment:%b %Y, %H:%M}"
 
 
 def score_tone(share: float | None) -> str:

@@ -29,9 +29,9 @@ from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RUNNING, RunRecord
 from beholder.reviews.review import ReviewQueueCache
 from beholder.web.background import BackgroundResults, RunProgressCache, cached_choices
-from beholder.web.pages import agreement, arena, case, gallery, review, runs
+from beholder.web.pages import agreement, arena, case, compare, gallery, history, matrix, review, runs
 from beholder.web.pages.case import LargeImageCache, pictures_router
-from beholder.web.pages.runs import compare_router, run_router
+from beholder.web.pages.runs import run_router
 from beholder.web.responses import NotFound, add_error_handlers, compile_first_templates, template_environment
 from beholder.web.security import LOOPBACK, MIN_TOKEN_LENGTH, RequestGuard
 
@@ -232,7 +232,9 @@ ROUTERS = (
     run_router,
     gallery.router,
     case.router,
-    compare_router,
+    compare.router,
+    matrix.router,
+    history.router,
     agreement.router,
     arena.router,
     pictures_router,

@@ -2,43 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
 from beholder.errors import LedgerError, UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
-from beholder.reports.charts import ReliabilityBin, ScaleRange, bias_chart, reliability_chart, scatter_chart
+from beholder.reports.charts import ScaleRange, bias_chart
+from beholder.reports.plots import (
+    PlotPoint,
+    describe_range,
+    format_range,
+    gather_points,
+    reliability_plot,
+    scatter_plot,
+)
 from beholder.reports.summary import mean_estimates_of
-from beholder.reports.text import column_title, criterion_titles
+from beholder.reports.text import column_title, criterion_titles, format_interval, use_minus_sign
 from beholder.reviews.ratings import read_review_ratings
 from beholder.reviews.review import review_from_record
 from beholder.statistics.agreement import AgreementOptions, CriterionAgreement, JudgeAgreement, agree
-from beholder.statistics.bootstrap import ClusterBootstrap
-from beholder.statistics.data import Column, ColumnKind, Floats, Ratings, Scores, select_group, tabulate_verdicts
+from beholder.statistics.bootstrap import ClusterBootstrap, Interval
+from beholder.statistics.case_changes import NumberRange, lies_in
+from beholder.statistics.data import ColumnKind, Floats, Ratings, Scores, select_group, tabulate_verdicts
 from beholder.statistics.sentences import describe_criterion, describe_overall
+from beholder.verdicts.verdict import format_count
 from beholder.web.background import BackgroundDep, BackgroundResults, ProgressCacheDep, RunProgressCache
-from beholder.web.responses import LedgerDep, RunName, find_run, make_url, render_page
+from beholder.web.pages.gallery import PageNumber, QueryNumber, QueryText
+from beholder.web.responses import LedgerDep, RunName, find_run, format_short, make_url, parse_range, render_page
 
 MAX_BINS = 8  # of a scale with more values
 MIN_BIN_CASES = 2  # a bin with fewer is not shown
+CASES_PER_PAGE = 6
+AXES = ("judge", "people")
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """Cases to which the judge gives about the same score: its mean score, the mean human rating, their number, and the
+    range of its scores."""
+
+    judge: float
+    people: Interval
+    cases: int
+    range: NumberRange
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RatedCases:
+    """The cases of an aspect that have a score and a rating: their ids, the judge's score, the mean rating, the scale
+    of both, and all ratings."""
+
+    cases: tuple[str, ...]
+    judge: Floats
+    people: Floats
+    scale: ScaleRange
+    ratings: Ratings
+
+    def select(self, judge: NumberRange | None, people: NumberRange | None) -> list[int]:
+        """Return rows whose score and rating lie in these ranges, the largest disagreement first."""
+        kept = np.ones(len(self.cases), np.bool_)
+        for values, wanted in ((self.judge, judge), (self.people, people)):
+            if wanted is not None:
+                kept &= lies_in(values, wanted, self.scale[1])
+        rows = np.flatnonzero(kept)
+        chosen: list[int] = rows[np.argsort(-np.abs(self.judge - self.people)[rows], kind="stable")].tolist()
+        return chosen
 
 
 @dataclass(frozen=True, slots=True)
 class AspectAgreement:
-    """Agreement on one aspect. `said` are the conclusions in sentences, `leans` charts of the bias of each rater."""
+    """Agreement on one aspect. `said` are the conclusions in sentences, `leans` charts of the bias of each rater,
+    `gridded` whether a dot is a cell of a grid."""
 
     title: str
     criterion: CriterionAgreement
     said: tuple[str, ...]
     chart: Markup
     leans: tuple[Markup, ...]
+    rated: RatedCases
+    gridded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShownDisagreement:
+    """A case in the list: what judge and people say, the difference, each rater's number, and its pictures."""
+
+    case: str
+    link: str
+    judge: str
+    people: str
+    by: str
+    raters: tuple[tuple[str, str], ...]
+    pictures: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RatedQuery:
+    """Which rated cases a URL asks for: the aspect, and ranges `LOW..HIGH` of the judge's score and of the mean of
+    people."""
+
+    aspect: QueryText = ""
+    judge: QueryNumber = ""
+    people: QueryNumber = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +157,49 @@ def compute_agreement(ledger: Ledger, record: RunRecord) -> RunAgreement | None:
         return None
     titles = criterion_titles(record.rubrics)
     aspects = [
-        AspectAgreement(
-            column_title(criterion.aspect, titles),
-            criterion,
-            tuple(describe_criterion(criterion)),
-            scatter_chart(
-                _score_pairs(scores, scores.columns[criterion.criterion], ratings[criterion.aspect]),
-                criterion.rated_on,
-                criterion.constant.value,
-                criterion.people["rater_mae"].value if "rater_mae" in criterion.people else None,
-            ),
-            _rater_biases(criterion),
-        )
+        _describe_aspect(record, criterion, scores, ratings[criterion.aspect], column_title(criterion.aspect, titles))
         for criterion in agreement.criteria
     ]
     return RunAgreement(agreement, tuple(aspects), describe_overall(agreement))
+
+
+def _describe_aspect(
+    record: RunRecord, criterion: CriterionAgreement, scores: Scores, ratings: Ratings, title: str
+) -> AspectAgreement:
+    judge, people = scores.columns[criterion.criterion].values, ratings.for_cases(scores.cases).mean()
+    rows = np.flatnonzero(~np.isnan(judge) & ~np.isnan(people))
+    cases = tuple(scores.cases[row] for row in rows)
+    rated = RatedCases(cases, judge[rows], people[rows], criterion.rated_on, ratings)
+    cells, gridded = gather_points(rated.judge, rated.people, rated.scale)
+    points = [
+        PlotPoint(
+            cell.x,
+            cell.y,
+            len(cell.rows),
+            make_url(f"/runs/{record.id}/case", id=cases[cell.rows[0]])
+            if len(cell.rows) == 1
+            else _cases_link(record, criterion.aspect, cell.x_range, cell.y_range),
+            f"{format_count(len(cell.rows), 'case')}: {describe_range(cell.x_range)} by the judge, "
+            f"{describe_range(cell.y_range)} by people",
+        )
+        for cell in cells
+    ]
+    chart = scatter_plot(
+        points,
+        rated.scale,
+        title=f"{title}: judge and people",
+        names=AXES,
+        constant=criterion.constant.value,
+        band=criterion.people["rater_mae"].value if "rater_mae" in criterion.people else None,
+    )
+    said = tuple(describe_criterion(criterion))
+    return AspectAgreement(title, criterion, said, chart, _rater_biases(criterion), rated, gridded)
+
+
+def _cases_link(record: RunRecord, aspect: str, judge: NumberRange, people: NumberRange | None = None) -> str:
+    """Return the URL of the list of cases with these scores and ratings."""
+    asked = {"judge": format_range(judge), "people": format_range(people) if people else None}
+    return make_url("/agreement", run=record.id, aspect=aspect, **asked) + "#cases"
 
 
 def compute_reliability(ledger: Ledger, record: RunRecord) -> tuple[ReliabilityCurve, ...] | None:
@@ -120,8 +221,21 @@ def compute_reliability(ledger: Ledger, record: RunRecord) -> tuple[ReliabilityC
         bootstrap = ClusterBootstrap(None if together is None else [together[row] for row in rows], len(rows))
         steps = _reliability_bins(column.values[rows], mean_ratings[rows], column.scale, bootstrap)
         left_out = len(rows) - sum(step.cases for step in steps)
-        chart = reliability_chart(steps, column.scale)
         title = column_title(aspect, titles)
+        points = [
+            PlotPoint(
+                step.judge,
+                step.people.value,
+                step.cases,
+                _cases_link(record, aspect, step.range),
+                f"{format_count(step.cases, 'case')}: {describe_range(step.range)} by the judge, "
+                f"{format_interval(step.people, 2)} by people",
+                step.people,
+            )
+            for step in steps
+            if step.people.value is not None
+        ]
+        chart = reliability_plot(points, column.scale, title=f"{title}: people over the judge's score", names=AXES)
         curves.append(ReliabilityCurve(title, tuple(steps), len(rows), left_out, chart, bootstrap.describe()))
     return tuple(curves)
 
@@ -140,26 +254,28 @@ def _rater_biases(criterion: CriterionAgreement) -> tuple[Markup, ...]:
     return tuple(bias_chart(rater.bias, reach) for rater in criterion.each_rater)
 
 
-def _score_pairs(scores: Scores, column: Column, people: Ratings) -> list[tuple[float, float]]:
-    mean_ratings = people.for_cases(scores.cases).mean()
-    both = ~np.isnan(column.values) & ~np.isnan(mean_ratings)
-    return [(float(x), float(y)) for x, y in zip(column.values[both], mean_ratings[both], strict=True)]
-
-
 def _reliability_bins(
     judge: Floats, people: Floats, scale: ScaleRange, bootstrap: ClusterBootstrap
 ) -> list[ReliabilityBin]:
     """Bin cases by the judge's score: one bin per value if there are few, else equal parts of the scale."""
     levels = np.unique(judge)
+    ranges: list[NumberRange]
     if len(levels) <= MAX_BINS + 3:
         places = np.searchsorted(levels, judge)
+        ranges = [(level, level) for level in levels.tolist()]
     else:
         width = (scale[1] - scale[0]) / MAX_BINS or 1.0
         places = np.clip(((judge - scale[0]) / width).astype(np.int64), 0, MAX_BINS - 1)
+        ranges = [(scale[0] + width * number, scale[0] + width * (number + 1)) for number in range(MAX_BINS)]
     parts = [place for place in np.unique(places) if np.count_nonzero(places == place) >= MIN_BIN_CASES]
     means = mean_estimates_of(bootstrap, {str(place): np.where(places == place, people, np.nan) for place in parts})
     return [
-        ReliabilityBin(float(judge[places == place].mean()), means[str(place)], int(np.count_nonzero(places == place)))
+        ReliabilityBin(
+            float(judge[places == place].mean()),
+            means[str(place)],
+            int(np.count_nonzero(places == place)),
+            ranges[int(place)],
+        )
         for place in parts
     ]
 
@@ -173,10 +289,19 @@ AGREEMENT_REFRESH_S = 5  # between two checks for new ratings
 
 @router.get("/agreement")
 def agreement_view(
-    ledger: LedgerDep, background: BackgroundDep, progress_cache: ProgressCacheDep, run: RunName = ""
+    ledger: LedgerDep,
+    background: BackgroundDep,
+    progress_cache: ProgressCacheDep,
+    wanted: Annotated[RatedQuery, Depends()],
+    run: RunName = "",
+    at: PageNumber = 1,
 ) -> Response:
     """How far the judge of a run agrees with the people who reviewed it, beside how far they agree with each other."""
-    return _agreement_page(ledger, background, progress_cache, run, "Agreement", compute_agreement)
+
+    def list_cases(record: RunRecord, found: RunAgreement) -> dict[str, Any]:
+        return _list_disagreements(ledger, record, found, wanted, at)
+
+    return _agreement_page(ledger, background, progress_cache, run, "Agreement", compute_agreement, list_cases)
 
 
 @router.get("/calibration")
@@ -194,9 +319,11 @@ def _agreement_page(
     run: str,
     name: str,
     work: Callable[[Ledger, RunRecord], T | None],
+    describe: Callable[[RunRecord, T], dict[str, Any]] = lambda record, found: {},
 ) -> Response:
     records = ledger.runs()
-    rated = {id_: progress.rated for id_, progress in progress_cache.load(ledger, records).items()}
+    progress = progress_cache.load(ledger, records)
+    rated = {id_: one.rated for id_, one in progress.items()}
     reviews: dict[str, list[RunRecord]] = {}
     for candidate in records:
         if candidate.is_review and rated.get(candidate.id):  # a review without a saved rating does not count
@@ -218,13 +345,84 @@ def _agreement_page(
         title=name,
         active_tab=name,
         runs=runs,
+        progress=progress,
         run=record,
         raters=len(reviews.get(record.id, ())) if record else 0,
         found=computed,
         waiting=waiting,
         fresh=fresh,
         live_s=AGREEMENT_REFRESH_S if fresh else 1,
+        **(describe(record, computed) if record is not None and computed is not None else {}),
     )
     if not fresh:  # for a browser without script
         answer.headers["Refresh"] = "1"
     return answer
+
+
+def _list_disagreements(
+    ledger: Ledger, record: RunRecord, found: RunAgreement, wanted: RatedQuery, at: int
+) -> dict[str, Any]:
+    """Return a page of the cases of one aspect, those first on which judge and people differ most."""
+    by_name = {one.criterion.aspect: one for one in found.aspects}
+    if wanted.aspect and wanted.aspect not in by_name:
+        raise UsageError(f"Nobody rated the aspect {wanted.aspect!r}; rated are {', '.join(by_name)}.")
+    aspect = by_name[wanted.aspect] if wanted.aspect else found.aspects[-1]
+    ranges = {name: parse_range(name, getattr(wanted, name)) for name in AXES}
+    rows = aspect.rated.select(ranges["judge"], ranges["people"])
+    pages = max(1, math.ceil(len(rows) / CASES_PER_PAGE))
+    at = min(at, pages)
+    base = {"run": record.id, "aspect": aspect.criterion.aspect, "judge": wanted.judge, "people": wanted.people}
+    turns = {
+        name: make_url("/agreement", **base, at=number if number > 1 else None) + "#cases"
+        if 1 <= number <= pages
+        else ""
+        for name, number in (("before", at - 1), ("after", at + 1))
+    }
+    shown = rows[(at - 1) * CASES_PER_PAGE : at * CASES_PER_PAGE]
+    return {
+        "chosen": aspect,
+        "listed": tuple(_show_disagreements(ledger, record, aspect.rated, shown)),
+        "total": len(rows),
+        "at": at,
+        "pages": pages,
+        "turns": turns,
+        "notes": [f"{name} {describe_range(ends)}" for name, ends in ranges.items() if ends is not None],
+        "clear": make_url("/agreement", run=record.id, aspect=aspect.criterion.aspect) + "#cases",
+    }
+
+
+def _show_disagreements(
+    ledger: Ledger, record: RunRecord, rated: RatedCases, rows: Sequence[int]
+) -> Iterable[ShownDisagreement]:
+    ids = [rated.cases[row] for row in rows]
+    pictures = _read_pictures(ledger, record, ids)
+    given = rated.ratings.for_cases(ids)
+    for place, (row, case) in enumerate(zip(rows, ids, strict=True)):
+        judge, people = float(rated.judge[row]), float(rated.people[row])
+        single = zip(given.raters, given.values[place].tolist(), strict=True)
+        yield ShownDisagreement(
+            case,
+            make_url(f"/runs/{record.id}/case", id=case),
+            format_short(judge),
+            format_short(people),
+            use_minus_sign(f"{judge - people:+.2f}"),
+            tuple((name, format_short(value)) for name, value in single if not math.isnan(value)),
+            pictures.get(case, ()),
+        )
+
+
+def _read_pictures(
+    ledger: Ledger, record: RunRecord, cases: Sequence[str]
+) -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """Return role and digest of the first and the last picture of each case, as far as there are thumbnails."""
+    images = {
+        stored.verdict.case: stored.verdict.images
+        for stored in ledger.stored_verdicts_on(record.id, cases)
+        if stored.verdict.images
+    }
+    ends = {case: (found if len(found) <= 2 else (found[0], found[-1])) for case, found in images.items()}
+    kept = ledger.has_thumbnail([image.source_digest for found in ends.values() for image in found])
+    return {
+        case: tuple((image.role, image.source_digest) for image in found if image.source_digest in kept)
+        for case, found in ends.items()
+    }

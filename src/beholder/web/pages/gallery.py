@@ -81,7 +81,7 @@ def _parse_filters(asked: Annotated[GalleryQuery, Depends()]) -> GalleryFilters:
         passed={"yes": True, "no": False}.get(asked.passed),
         least=_parse_number(asked.least),
         most=_parse_number(asked.most),
-        groups=_group_filters(groups),
+        groups=parse_groups(groups),
         text=asked.q,
         sort=sort or "worst",
     )
@@ -269,7 +269,7 @@ def _make_bars(verdict: Verdict, titles: Mapping[str, str]) -> list[CardBar]:
     return bars
 
 
-def _group_filters(asked: Sequence[str]) -> dict[str, str]:
+def parse_groups(asked: Sequence[str]) -> dict[str, str]:
     groups: dict[str, str] = {}
     for name, _, value in (pair.partition("=") for pair in asked if pair):
         if name in groups:

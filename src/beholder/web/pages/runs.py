@@ -1,10 +1,9 @@
-"""Pages: the list of runs with their progress, one run with its summary, and the comparison of two runs."""
+"""Pages: the list of runs with their progress, and one run with its summary."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
@@ -12,7 +11,6 @@ from fastapi.responses import HTMLResponse
 from beholder.ledger.encoding import FACET_STYLE
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RUNNING, RunProgress, RunRecord
-from beholder.reports.comparison import ChangedCase, ComparisonSection, compute_comparison
 from beholder.reports.run_data import ExampleVerdict, RunData
 from beholder.reports.summary import ReportSummary, count_states, run_facts, run_judges
 from beholder.reports.text import escape_hidden, escape_hidden_values, run_state
@@ -27,9 +25,8 @@ from beholder.web.background import (
     RunProgressCache,
     cached_counts,
     cached_overview,
-    run_in_process,
 )
-from beholder.web.responses import LedgerDep, RunName, find_run, make_url, render_page
+from beholder.web.responses import LedgerDep, find_run, make_url, render_page
 
 router = APIRouter()
 
@@ -195,49 +192,3 @@ def _gallery_link(record: RunRecord, **asked: str) -> str:
     if name == FACET_STYLE:
         asked = {**asked, "group": "", "style": value}
     return make_url(f"/runs/{record.id}/cases", **asked)
-
-
-compare_router = APIRouter()
-
-
-@compare_router.get("/compare")
-def compare_view(
-    ledger: LedgerDep, background: BackgroundDep, before: RunName = "", after: RunName = ""
-) -> HTMLResponse:
-    """What changed from one run to another; without both, a form to choose them."""
-    old, new = (find_run(ledger, name) if name else None for name in (before, after))
-    records = [record for record in ledger.runs() if not record.is_review]
-    if new is not None and old is None:
-        old = _previous_run(records, new)
-    compared: CachedResult[ComparisonSection] | None = None
-    if old is not None and new is not None and old.id != new.id:
-        work = partial(compute_comparison, ledger.address, new.id, old.id)
-        if new.total + old.total > MANY_VERDICTS:
-            work = partial(run_in_process, work)
-        compared = background.poll(("compare", old.id, new.id), (old.updated, new.updated), work)
-    answer = render_page(
-        "compare.html",
-        title="Compare",
-        active_tab="Compare",
-        runs=records,
-        old=old,
-        new=new,
-        asked=compared is not None,
-        against=compared.value if compared else None,
-        fresh=compared is None or compared.fresh,
-        case_link=partial(_changed_case_link, new),
-    )
-    if compared is not None and not compared.fresh:
-        answer.headers["Refresh"] = "1" if compared.value is None else "5"
-    return answer
-
-
-def _previous_run(records: list[RunRecord], new: RunRecord) -> RunRecord | None:
-    """Return the last earlier run of the same name."""
-    ids = [record.id for record in records]
-    older = records[ids.index(new.id) + 1 :] if new.id in ids else []
-    return next((record for record in older if record.name == new.name), None)
-
-
-def _changed_case_link(new: RunRecord | None, case: ChangedCase) -> str:
-    return "" if new is None else make_url(f"/runs/{new.id}/case", id=case.case)

@@ -1,0 +1,101 @@
+"""The matrix: models or runs as columns, rows that differ most first, and every cell leads to its case."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from support.changes import AFTER, BEFORE, BETTER, CASES, LOST, WORSE, changed_runs
+from support.ledger import case, entry, hexed, run_record, verdict
+from support.votes import pairs
+from support.web import Started, worked_out
+
+from beholder.ledger.ledger import Ledger
+from beholder.reports.matrix import compute_group_matrix, compute_pair_matrix, compute_run_matrix
+
+MODELS = ("aurora", "basalt", "cobalt")
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """Five photographs with one instruction each, edited by three models; of the last a model has no score."""
+    place, entries = tmp_path / "models.db", []
+    for photo in range(5):
+        for number, model in enumerate(MODELS):
+            score = 0.5 if photo == 0 else (photo + 2 * number) / 10
+            one = replace(verdict(photo), case=f"p{photo}/{model}", score=None if (photo, number) == (4, 2) else score)
+            given = {"input": f"/data/p{photo}.jpg", "edited": f"/data/{model}/p{photo}.png"}
+            entries.append(
+                entry(
+                    len(entries),
+                    one,
+                    case=case(one, images=given, fields={"instruction": "red"}, groups={"model": model}),
+                )
+            )
+    with Ledger.open(place, create=True) as ledger:
+        ledger.start(run_record("m1", name="models", total=len(entries)))
+        ledger.write("m1", entries)
+    return place
+
+
+def test_what_models_made_for_one_photograph_is_one_row(models: Path) -> None:
+    found = compute_group_matrix(str(models), "m1", "model")
+    assert [column.name for column in found.columns] == list(MODELS)
+    assert [(column.scored, column.cases) for column in found.columns] == [(5, 5), (5, 5), (4, 5)]
+    assert len(found) == 5
+    assert found.cases[1] == ("p1/aurora", "p1/basalt", "p1/cobalt")
+    assert found.spread.round(3).tolist() == [0.0, 0.4, 0.4, 0.4, 0.2]
+    assert found.select("differ").tolist() == [1, 2, 3, 4]
+    assert found.select("lacking").tolist() == [4]
+    assert found.select(sort="worst").tolist()[0] == 1
+
+
+def test_runs_are_columns_over_the_cases_that_they_share(tmp_path: Path) -> None:
+    place = changed_runs(tmp_path / "ledger.db")
+    found = compute_run_matrix(str(place), (BEFORE, AFTER))
+    assert len(found) == CASES
+    assert len(found.select("differ")) == len(WORSE) + len(BETTER)
+    assert found.columns[1].scored == CASES - len(LOST)
+    assert compute_run_matrix(str(place), (AFTER, "r3")).select("differ").tolist() == []
+    assert compute_run_matrix(str(place), (BEFORE, AFTER), "accuracy").scores[0].tolist() == [5.0, 5.0]
+
+
+def test_of_pairs_a_cell_is_the_share_that_its_model_won(tmp_path: Path) -> None:
+    pairs(tmp_path / "ledger.db").close()
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        run = ledger.runs()[0].id
+        won = [stored.verdict.preference for stored in ledger.stored_verdicts(run)]
+    found = compute_pair_matrix(str(tmp_path / "ledger.db"), run)
+    assert [column.name for column in found.columns] == list(MODELS)
+    votes = sum(1 for one in won if one is not None and one.winner in ("first", "second", "tie"))
+    counted = sum(column.scored for column in found.columns)
+    assert 0 < counted <= len(found) * len(MODELS)
+    assert votes > 0
+    assert all(0 <= value <= 1 for value in found.scores[~(found.scores != found.scores)])
+
+
+def test_the_page_shows_a_row_for_each_photograph_and_links_its_cells(models: Path, started: Started) -> None:
+    with httpx.Client(base_url=started(models), trust_env=False) as client:
+        page = worked_out(client, "/matrix", run="m1")
+        assert re.findall(r'class="strong" href="[^"]*"><bdi>([^<]*)', page) == list(MODELS)
+        assert page.count('<a class="cell" href="/runs/m1/case?id=') == 15
+        assert "4 of 5 scored" in page
+        assert re.search(r'role="status">5 rows<', page)
+        differ = client.get("/matrix", params={"run": "m1", "only": "differ"}).text
+        assert re.search(r'role="status">4 rows<', differ)
+        assert client.get("/matrix", params={"run": "m1", "sort": "size"}).status_code == 400
+        assert client.get("/matrix", params={"run": ["m1"] * 3, "by": "gone"}).status_code == 200
+        assert 'href="/matrix?run=m1"' in client.get("/runs/m1").text
+
+
+def test_where_nothing_names_a_model_the_page_says_so(tmp_path: Path, started: Started) -> None:
+    one = replace(verdict(0), case="a")
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
+        ledger.start(run_record("m1", total=1))
+        ledger.write("m1", [entry(0, one, case=case(one, groups={"source": hexed("a")}))])
+    with httpx.Client(base_url=started(tmp_path / "ledger.db"), trust_env=False) as client:
+        assert "name no models" in client.get("/matrix").text
+        assert client.get("/matrix", params={"run": "none"}).status_code == 404
