@@ -141,6 +141,15 @@ def measured(place: Path, count: int) -> Iterator[Visit]:
         yield visit("cases, worst first, meanwhile", cases, 3)
         _wait(client, compare)
         yield visit("compare", compare)
+        yield visit("compare, a page of the worse cases", f"{compare}&show=worse&at=20")
+        for name, path in (
+            ("matrix of models", f"/matrix?run={RUN}"),
+            ("matrix of runs", f"/matrix?run={OLDER}&run={RUN}&only=differ"),
+            ("history", f"/history?name={RUN}"),
+        ):
+            yield visit(f"{name}, while it is worked out", path, 3)
+            _wait(client, path)
+            yield visit(name, path)
         for name in ("agreement", "calibration"):
             yield visit(f"{name}, while it is worked out", f"/{name}", 3)
             _wait(client, f"/{name}")

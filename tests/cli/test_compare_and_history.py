@@ -317,6 +317,10 @@ def test_a_history_has_a_row_for_each_run_and_a_trend(run: Any, builds: Path) ->
     [line] = found["lines"]
     assert [point["cases"] for point in line["points"]] == [COUNT, COUNT, COUNT - 1]
     assert line["slope"]["value"] == pytest.approx(-1 / 18)
+    assert [one["scored"] for one in found["runs"]] == [COUNT, COUNT, COUNT - 1]
+    assert {one["verdicts"] for one in found["runs"]} == {COUNT}
+    assert found["runs"][2]["unscored"]["value"] == pytest.approx(1 / COUNT)
+    assert re.search(rf"{COUNT - 1} of {COUNT} +[\d.]+ \(", done.out)
     assert "trend: not defined; a trend takes 3 runs at least." in run("history old").out
     assert len(json.loads(run("history --tag nightly --last 2 --json").out)["runs"]) == 2
 

@@ -119,6 +119,15 @@ def test_the_worst_come_first_and_what_has_no_score_before_them(ledger: Ledger, 
     assert best[len(known) :] == [None] * (len(best) - len(known))
 
 
+@pytest.mark.parametrize("criterion", ["", "accuracy", "nothing"])
+def test_scores_alone_are_those_of_the_verdicts_in_their_order(ledger: Ledger, criterion: str) -> None:
+    expected: list[tuple[str, float | None]] = []
+    for one in ledger.stored_verdicts(RUN):
+        result = one.verdict.criteria.get(criterion)
+        expected.append((one.verdict.case, one.verdict.score if not criterion else result.score if result else None))
+    assert ledger.case_scores(RUN, criterion) == expected
+
+
 @given(st.text(), st.text())
 def test_any_text_may_be_asked_for(ledger: Ledger, one: str, other: str) -> None:
     wanted = VerdictFilter(

@@ -155,6 +155,30 @@ def test_calibration_says_what_people_say_where_the_judge_says_so_much(reviewed:
     assert "beholder calibrate r1" in text
 
 
+def test_dots_open_their_cases_and_the_largest_disagreement_comes_first(reviewed: Path, started: Started) -> None:
+    with httpx.Client(base_url=started(reviewed), trust_env=False) as client:
+        page = worked_out(client, "/agreement", run=RUN)
+        charts = re.findall(r'<svg class="chart plot".*?</svg>', page, re.DOTALL)
+        marks = re.findall(r'<a href="([^"]*)" aria-label="(\d+) case', charts[0])
+        assert sum(int(count) for _, count in marks) == 11
+        for link, count in marks:
+            there = client.get(html.unescape(link)).text
+            name = "case?id=" in link
+            assert name == (count == "1")
+            assert name or re.search(rf'role="status">{count} cases,', there)
+        listed = client.get("/agreement", params={"run": RUN, "aspect": "unchanged_regions"}).text
+        shown = re.findall(r">judge ([\d.]+), people ([\d.]+)<", listed)
+        apart = [abs(float(judge) - float(people)) for judge, people in shown]
+        assert apart == sorted(apart, reverse=True)
+        assert len(apart) == 6
+        assert "page 1 of 2" in listed
+        assert '<figure><img src="/pictures/' in listed
+        curve = worked_out(client, "/calibration", run=RUN)
+        [link, count] = re.findall(r'<a href="([^"]*)" aria-label="(\d+) case', curve)[0]
+        assert re.search(rf'role="status">{count} cases, judge', client.get(html.unescape(link)).text)
+        assert client.get("/agreement", params={"run": RUN, "aspect": "beauty"}).status_code == 400
+
+
 def test_who_only_rated_what_the_judge_did_not_is_told_so(tmp_path: Path, started: Started) -> None:
     path = tmp_path / "ledger.db"
     with edits(path, CASES) as ledger:

@@ -15,7 +15,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from beholder.reports.text import escape_hidden, use_minus_sign
-from beholder.statistics.bootstrap import Interval
+from beholder.statistics.bootstrap import EQUALITY_TOLERANCE, Interval
 from beholder.statistics.data import Floats
 
 PLOT_SIZE = 320  # the square with the points
@@ -33,13 +33,15 @@ ScaleRange = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class PlotCell:
-    """Cases that share a dot: where it is, the ranges of both axes that it stands for, and the rows of its cases."""
+    """Cases that share a dot: where it is, the ranges of both axes that it stands for, how many they are, and the row
+    of the first."""
 
     x: float
     y: float
     x_range: ScaleRange
     y_range: ScaleRange
-    rows: tuple[int, ...]
+    count: int
+    row: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,24 +109,31 @@ def gather_points(xs: Floats, ys: Floats, scale: ScaleRange) -> tuple[list[PlotC
         The dots, and whether they are cells of a grid.
     """
     rows = np.flatnonzero(~np.isnan(xs) & ~np.isnan(ys))
-    places: dict[tuple[float, float], list[int]] = {}
-    for row, x, y in zip(rows.tolist(), xs[rows].round(3).tolist(), ys[rows].round(3).tolist(), strict=True):
-        places.setdefault((x, y), []).append(row)
-    if len(places) <= MAX_POINTS:
-        return [PlotCell(x, y, (x, x), (y, y), tuple(found)) for (x, y), found in places.items()], False
+    places = np.column_stack([xs[rows].round(3), ys[rows].round(3)])
+    found, first, counts = _count_places(places)
+    if len(found) <= MAX_POINTS:
+        return [
+            PlotCell(x, y, (x, x), (y, y), count, int(rows[at]))
+            for (x, y), at, count in zip(found.tolist(), first, counts, strict=True)
+        ], False
     low, width = scale[0], (scale[1] - scale[0]) or 1.0
-    at_x, at_y = (
-        np.clip(((values[rows] - low) / width * GRID + 1e-9).astype(int), 0, GRID - 1).tolist() for values in (xs, ys)
-    )
-    cells: dict[tuple[int, int], list[int]] = {}
-    for row, *cell in zip(rows.tolist(), at_x, at_y, strict=True):
-        cells.setdefault((cell[0], cell[1]), []).append(row)
+    shares = (np.column_stack([xs[rows], ys[rows]]) - low) / width
+    found, first, counts = _count_places(np.clip(np.floor(shares * GRID + EQUALITY_TOLERANCE), 0, GRID - 1))
 
-    def ends(cell: int) -> ScaleRange:
+    def ends(cell: float) -> ScaleRange:
         return low + width * cell / GRID, low + width * (cell + 1) / GRID
 
-    middle = [low + width * (cell + 0.5) / GRID for cell in range(GRID)]
-    return [PlotCell(middle[x], middle[y], ends(x), ends(y), tuple(found)) for (x, y), found in cells.items()], True
+    return [
+        PlotCell(sum(ends(x)) / 2, sum(ends(y)) / 2, ends(x), ends(y), count, int(rows[at]))
+        for (x, y), at, count in zip(found.tolist(), first, counts, strict=True)
+    ], True
+
+
+def _count_places(places: Floats) -> tuple[Floats, list[int], list[int]]:
+    """Return the different rows of a table of two columns, where each is first, and how often it is there."""
+    as_one = places[:, 0] + 1j * places[:, 1]
+    found, first, counts = np.unique(as_one, return_index=True, return_counts=True)
+    return np.column_stack([found.real, found.imag]), first.tolist(), counts.tolist()
 
 
 def format_range(ends: ScaleRange) -> str:

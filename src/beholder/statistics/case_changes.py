@@ -129,20 +129,24 @@ class CaseChanges:
     def by_group(self, name: str) -> list[GroupChange]:
         """Return what became of the cases of each value of a group, the greatest mean fall first."""
         known = self.groups[name]
-        kinds = {kind: self.is_kind(kind) for kind in ChangeKind}
-        changes = []
-        for number, value in enumerate(known.values):
-            mine = known.rows == number
-            differences = self.by[mine]
-            differences = differences[~np.isnan(differences)]
-            changes.append(
-                GroupChange(
-                    value,
-                    int(np.count_nonzero(mine)),
-                    {kind: int(np.count_nonzero(mine & found)) for kind, found in kinds.items()},
-                    float(differences.mean()) if len(differences) else None,
-                )
+        size = len(known.values) + 1  # the first is for cases that are in no such group
+
+        def count(weights: Floats | Bools | None = None) -> Floats:
+            found = np.bincount(known.rows + 1, None if weights is None else weights.astype(np.float64), size)
+            return found[1:].astype(np.float64)
+
+        defined: Bools = ~np.isnan(self.by)
+        cases, sums, differences = count(), count(np.where(defined, self.by, 0.0)), count(defined)
+        kinds = {kind: count(self.is_kind(kind)) for kind in ChangeKind}
+        changes = [
+            GroupChange(
+                value,
+                int(cases[at]),
+                {kind: int(counts[at]) for kind, counts in kinds.items()},
+                float(sums[at] / differences[at]) if differences[at] else None,
             )
+            for at, value in enumerate(known.values)
+        ]
         return sorted(changes, key=lambda change: (change.mean is None, change.mean or 0.0))
 
 

@@ -175,11 +175,11 @@ def _describe_aspect(
         PlotPoint(
             cell.x,
             cell.y,
-            len(cell.rows),
-            make_url(f"/runs/{record.id}/case", id=cases[cell.rows[0]])
-            if len(cell.rows) == 1
+            cell.count,
+            make_url(f"/runs/{record.id}/case", id=cases[cell.row])
+            if cell.count == 1
             else _cases_link(record, criterion.aspect, cell.x_range, cell.y_range),
-            f"{format_count(len(cell.rows), 'case')}: {describe_range(cell.x_range)} by the judge, "
+            f"{format_count(cell.count, 'case')}: {describe_range(cell.x_range)} by the judge, "
             f"{describe_range(cell.y_range)} by people",
         )
         for cell in cells

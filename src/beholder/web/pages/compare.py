@@ -33,7 +33,7 @@ from beholder.reports.plots import (
 )
 from beholder.reports.text import criterion_titles, format_number, humanize, humanize_state, use_minus_sign
 from beholder.statistics.bootstrap import EQUALITY_TOLERANCE
-from beholder.statistics.case_changes import CaseChanges, ChangeKind, GroupChange, NumberRange
+from beholder.statistics.case_changes import CaseChanges, ChangeKind, GroupChange, NumberRange, differs_by
 from beholder.verdicts.verdict import Verdict, format_count
 from beholder.web.background import (
     MANY_VERDICTS,
@@ -295,9 +295,9 @@ def _scatter_points(changes: CaseChanges, link: LinkTo) -> tuple[list[PlotPoint]
     cells, gridded = gather_points(scored, changes.after, (0, 1))
     points = []
     for cell in cells:
-        count, places = len(cell.rows), f"{describe_range(cell.x_range)} before, {describe_range(cell.y_range)} now"
+        places = f"{describe_range(cell.x_range)} before, {describe_range(cell.y_range)} now"
         where = link(show="all", old=format_range(cell.x_range), new=format_range(cell.y_range))
-        points.append(PlotPoint(cell.x, cell.y, count, where, f"{format_count(count, 'case')}: {places}"))
+        points.append(PlotPoint(cell.x, cell.y, cell.count, where, f"{format_count(cell.count, 'case')}: {places}"))
     return points, gridded
 
 
@@ -305,7 +305,7 @@ def _difference_bars(changes: CaseChanges, reach: float, link: LinkTo) -> list[P
     bars = []
     for number in range(-BARS, BARS):
         low, high = reach * number / BARS, reach * (number + 1) / BARS
-        count = len(changes.select(by=(low, high)))
+        count = int(np.count_nonzero(differs_by(changes.by, (low, high))))
         word = "worse" if number < 0 else "better"
         least, most = sorted((abs(low), abs(high)))
         said = f"{format_count(count, 'case')} {word} by {least:g} to {most:g}"
