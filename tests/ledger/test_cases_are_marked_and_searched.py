@@ -76,9 +76,8 @@ def test_marks_are_kept_copied_and_deleted_with_their_run(ledger: Ledger, new_pl
     assert ledger.starred("r1", [FIRST, THIRD]) == {FIRST}
     assert ledger.comments("r1") == [first, second]
     assert (first.text, first.author) == ("the hand", "Ada")
-    for mark, ids in (({"starred": True}, [FIRST, SECOND]), ({"commented": True}, [FIRST, SECOND])):
-        page = ledger.browse("r1", VerdictFilter(sort="order", **mark))
-        assert [one.verdict.case for one in page.verdicts] == ids
+    for wanted in (VerdictFilter(sort="order", starred=True), VerdictFilter(sort="order", commented=True)):
+        assert [one.verdict.case for one in ledger.browse("r1", wanted).verdicts] == [FIRST, SECOND]
     with Ledger.open(new_place(), create=True) as other:
         for _ in range(2):
             result = copy_run(ledger, other, "r1")

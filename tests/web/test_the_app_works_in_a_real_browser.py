@@ -44,6 +44,7 @@ def test_from_the_runs_to_a_case_and_all_the_way_back(visited: Opened) -> None:
     page.keyboard.press("c")
     arrived(page, "**/cases")
     page.locator("select[name=grade]").select_option("F")
+    page.get_by_role("button", name="Apply", exact=True).click()
     arrived(page, "**/cases?grade=F")  # what was left alone does not stand in the address
     assert page.locator(".card").count() == 4
     page.keyboard.press("/")
@@ -67,14 +68,15 @@ def test_from_the_runs_to_a_case_and_all_the_way_back(visited: Opened) -> None:
 
 def test_two_groups_are_chosen_at_once_and_let_go_again(visited: Opened) -> None:
     page = visited(f"/runs/{RUN}/cases?sort=case")
-    assert page.get_by_role("searchbox", name="Search").get_attribute("placeholder") == "id or group"
+    assert page.get_by_role("searchbox", name="Search").get_attribute("placeholder") == "id, group, words"
     page.get_by_label("Model").select_option("model-b")
-    arrived(page, "**/cases?sort=case&group=model%3Dmodel-b")
     page.get_by_label("Source").select_option("photo 2")
+    page.get_by_role("button", name="Apply filters").click()
     arrived(page, "**/cases?sort=case&group=source%3Dphoto+2&group=model%3Dmodel-b")
     assert page.locator(".card .name").all_text_contents() == ["photo-00009/anime", "photo-00011/anime"]
     assert page.locator(".field.set").count() == 3  # the order too
     page.get_by_label("Source").select_option("")
+    page.get_by_role("button", name="Apply filters").click()
     arrived(page, "**/cases?sort=case&group=model%3Dmodel-b")
     assert page.locator(".card").count() == 12
 

@@ -252,9 +252,7 @@ def _render_coverage(verdict: Verdict, coverage: Coverage) -> str:
 
 
 def _failed_gates(verdict: Verdict) -> list[str]:
-    """Return the gates that failed the case whatever its score; those of single jurors do not count."""
-    gates = {flag.at for flag in verdict.flags if flag.flag == "gate"}
-    return [_criterion_name(key).lower() for key in (*verdict.findings, *verdict.criteria) if key in gates]
+    return [_criterion_name(key).lower() for key in verdict.failed_gates]
 
 
 def _criteria(verdict: Verdict) -> Table:

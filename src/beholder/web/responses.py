@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -49,6 +49,21 @@ LedgerDep = Annotated[Ledger, from_state("ledger")]
 RunName = Annotated[str, Query(max_length=500)]
 
 
+MAX_FIELDS = 2000
+
+
+async def _read_form(request: Request) -> dict[str, str]:
+    """Parse an urlencoded form; the last value of a repeated name counts."""
+    body = await request.body()
+    try:
+        return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    except ValueError:
+        raise UsageError("What was sent is not a form of this app.") from None
+
+
+FormDep = Annotated[dict[str, str], Depends(_read_form)]
+
+
 class NotFound(Exception):
     """What a request asks for is not in the ledger; the message says what."""
 
@@ -70,7 +85,12 @@ def find_run(ledger: Ledger, run: str) -> RunRecord:
 def template_environment() -> Environment:
     environment = html_report.make_environment("beholder.web")
     environment.filters |= {"json": _json, "pair": _choice_pair, "minus": text.use_minus_sign, "short": format_short}
-    environment.globals |= {"address": make_url, "tone": score_tone, "share": format_share}
+    environment.globals |= {
+        "address": make_url,
+        "time_left": format_time_left,
+        "tone": score_tone,
+        "share": format_share,
+    }
     return environment
 
 
@@ -106,6 +126,15 @@ def format_short(value: float | None, *, decisive: bool = False) -> str:
     """Return a score as people write it: `4`, `3.5`, at most two decimals. For a `decisive` one see `format_share`."""
     shown = format_share(value, decisive=True) if decisive and value is not None else text.format_number(value, 2)
     return text.use_minus_sign(shown.removesuffix("0").removesuffix(".0"))
+
+
+def format_time_left(minutes: float) -> str:
+    """Return about how long a run still takes: `about 7 min left`."""
+    if minutes < 1:
+        return "less than a minute left"
+    if minutes < 90:
+        return f"about {minutes:.0f} min left"
+    return f"about {minutes / 60:.1f} h left" if minutes < 60 * 48 else f"about {minutes / 1440:.0f} days left"
 
 
 def score_tone(share: float | None) -> str:
