@@ -153,8 +153,8 @@ KEPT_TEXT_LENGTH = 400
 KEPT_PICTURES = PictureDetail(192, 48)
 _SAMPLED_DETAILS = 400  # verdicts from which the size of all is estimated
 
-# Of the size limit, what numbers and the list may take before cases are left out of the list, and take then.
-_LIST_SHARE, _CUT_LIST_SHARE = 0.8, 0.5
+# Of the room beside the numbers, what the list of all cases may take before some are left out of it, and takes then.
+_LIST_SHARE, _CUT_LIST_SHARE = 0.6, 0.3
 _DETAILS_PER_BLOCK = 64  # verdicts; the page parses a block when it needs one of them
 _SPARE_BYTES = 20_000  # for the part of the page that depends on the pictures: starts of blocks, notes
 
@@ -275,11 +275,11 @@ def _choose_listed(
     """Return the verdicts that the page has, the most important ones; `None` for all."""
     count = len(gathered.index)
     most = count if worst is None else min(worst, count)
-    size, limit = sum(map(len, parts((), (), None, ()))), max_mb * 1_000_000
-    if count and size > _LIST_SHARE * limit:
+    if count:
         listed = len(script_json(gathered.index.to_dict()).encode())
-        if size - listed * (1 - most / count) > _LIST_SHARE * limit:
-            most = max(1, min(most, int((_CUT_LIST_SHARE * limit - (size - listed)) / listed * count)))
+        room = max_mb * 1_000_000 - (sum(map(len, parts((), (), None, ()))) - listed)
+        if listed * most / count > _LIST_SHARE * room:
+            most = max(1, min(most, int(_CUT_LIST_SHARE * room / listed * count)))
     return None if most >= count else sorted(sorted(range(count), key=_importance(gathered, changed))[:most])
 
 
@@ -349,7 +349,7 @@ def _add_size_note(notes: tuple[str, ...], max_mb: float, page: Iterator[bytes])
     """Add a note if the page exceeds its limit: without the spare bytes it may still be within."""
     if sum(map(len, page)) <= max_mb * 1_000_000:
         return notes
-    return (*notes, f"The page is larger than {max_mb:g} MB: its numbers and the list of all cases take that much.")
+    return (*notes, f"The page is larger than {max_mb:g} MB: its numbers and the list of cases take that much.")
 
 
 def _missing_pictures_note(lost: int, of: int) -> str:
