@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from support.ledger import case, entry, run_record, unscored, verdict
 
+from beholder.api.run import Run
 from beholder.errors import LedgerError
 from beholder.images.prepare import digest
 from beholder.ledger.ledger import Ledger
@@ -76,6 +77,23 @@ def test_runs_are_renamed_tagged_and_deleted(run: Any, book: Path, monkeypatch: 
     assert "Deleted run aaa111 (best) with 3 verdicts." in run("runs delete best").out
     assert run("runs delete latest --yes").code == 0
     assert run("runs").out == "No runs yet.\n"
+
+
+def test_cases_are_starred_commented_and_searched(run: Any, book: Path) -> None:
+    assert run("runs star first p1/anime p3/anime").out == "Run aaa111 has stars on: p1/anime, p3/anime.\n"
+    assert run("runs star first p1/anime --remove").out == "Run aaa111 has stars on: p3/anime.\n"
+    assert run("runs star first nobody").code == 2
+    Run.load("first", book / "beholder.db").comment("p1/anime", "the\x1b[2J hand", "Ada")
+    [line] = run("runs comment first").out.splitlines()
+    number, told = line.split(maxsplit=1)
+    assert told.startswith("p1/anime: the [2J hand (Ada, ")
+    [values] = map(json.loads, run("runs comment first p1/anime --json").out.splitlines())
+    assert (values["id"], values["case"], values["author"]) == (number, "p1/anime", "Ada")
+    assert run(f"runs comment first --remove {number}").out == ""
+    assert "p3/anime: good (" in run("runs comment first p3/anime good").out
+    assert run("show first --search CAR --json").out == '["p1/anime", "p2/\\u001b[2Jpop", "p3/anime"]\n'
+    assert run("show first --search p3").out == "p3/anime\n"
+    assert run("show first --search croissant").out == "No case has this text.\n"
 
 
 def test_nobody_there_to_ask(run: Any, book: Path, monkeypatch: pytest.MonkeyPatch) -> None:

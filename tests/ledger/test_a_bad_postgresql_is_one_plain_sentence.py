@@ -22,6 +22,7 @@ from beholder.ledger import postgres as dialect
 from beholder.ledger.database import newest_version
 from beholder.ledger.ledger import Ledger
 
+NEWER_TABLES = ("workers", "leases", "jobs", "replies", "stars", "comments", "views", "case_texts")
 URLS = (
     "postgresql://me:s3cret@[::1/db",
     "postgresql://me:s3cret@127.0.0.1:port/db",
@@ -245,7 +246,7 @@ def test_from_an_older_version(postgres: Server, ledger: Ledger) -> None:
     database = name_of(ledger.address)
     whole = schema(postgres, database)
     postgres.sql(
-        *(f"DROP TABLE {name}" for name in ("workers", "leases", "jobs", "replies")),
+        *(f"DROP TABLE {name}" for name in NEWER_TABLES),
         "ALTER TABLE verdicts DROP COLUMN transcripts",
         "UPDATE meta SET value = '2' WHERE key = 'version'",
         database=database,

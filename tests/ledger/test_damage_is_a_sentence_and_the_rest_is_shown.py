@@ -70,6 +70,8 @@ COMMANDS = (
     "runs --json",
     "runs --reviews",
     "runs --tag golden",
+    "runs comment many",
+    "show many --search red",
     "show golden-live",
     "show many",
     "show many photo-00003/model-a",
@@ -115,6 +117,8 @@ PAGES = (
     "/runs/golden-jury",
     "/runs/golden-live/cases",
     "/runs/golden-live/cases?sort=case&text=c",
+    "/runs/many/cases?q=red&marked=star",
+    "/runs/many/case?id=photo-00003/model-a",
     "/runs/golden-live/cases?flag=x&assertion=A1&group=source=s",
     "/api/runs/golden-live/verdicts",
     "/runs/golden-live/case?id=c1",
@@ -138,6 +142,11 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ledger.start(run_record("many", name="many"))
         thumbnails = [(hexed(f"photo {number}"), b"RIFF....WEBPVP8 ") for number in range(count)]
         ledger.write("many", [entry(number, thumbnails=(thumbnails[number],)) for number in range(count)])
+        for number, case_id in enumerate(ledger.case_ids("many")):
+            ledger.star("many", case_id)
+            ledger.comment("many", case_id, f"comment {number}", "Ada")
+            ledger.save_view("many", f"view {number}", "grade=F")
+        ledger.index_texts("many")
         for number in range(count):
             ledger.start(run_record(f"r{number}"))
             ledger.heartbeat("many", f"worker {number}", 3600.0)

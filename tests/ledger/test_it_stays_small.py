@@ -16,10 +16,11 @@ def test_an_edit_verdict_with_its_answer_takes_less_than_two_kilobytes(tmp_path:
     place = tmp_path / "beholder.db"
     with Ledger.open(place, create=True) as ledger:
         ledger.start(run_record())
-        empty = place.stat().st_size
+    empty = place.stat().st_size  # the tables, which take a page each
+    with Ledger.open(place) as ledger:
         for start in range(0, 640, 64):
             ledger.write("r1", [entry(number) for number in range(start, start + 64)])
-    assert (place.stat().st_size - empty) / 640 < 2048
+    assert (place.stat().st_size - empty) / 640 < 1900
 
 
 def peak(ledger: Ledger) -> int:

@@ -18,22 +18,35 @@ from support.reports import ledger_with, refused, restyle, told
 from beholder.ledger import query, read
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.schema import lower_ascii
+from beholder.ledger.search import fold_words
 from beholder.ledger.types import SORT_ORDERS, Entry, StoredVerdict, VerdictFilter
-from beholder.verdicts.verdict import CriterionResult, Flag, Outcome
+from beholder.verdicts.verdict import Coverage, CriterionResult, Flag, Outcome
 
 RUN = "r1"
+INSTRUCTION = "make the car red"  # of every case
 GROUPED = ["", "model-a", "model-b", "street", 'A "quoted" Bé']
 
 
 @pytest.fixture(scope="module")
 def ledger(new_place: Callable[[], str | Path]) -> Iterator[Ledger]:
-    """Thirty verdicts of two rubrics: scored, refused, and one unmeasured; every third case has a scene."""
+    """Thirty verdicts of two rubrics: scored, refused, and two unmeasured; every third case has a scene."""
     verdicts = [refused(number) if number % 9 == 3 else restyle(number) for number in range(30)]
-    verdicts[5] = replace(verdicts[5], outcome=Outcome.UNMEASURED, score=None, percentage=None, grade=None, passed=None)
+    for number, most in ((5, 22.5), (7, 15.0)):
+        verdicts[number] = replace(
+            verdicts[number],
+            outcome=Outcome.UNMEASURED,
+            score=None,
+            percentage=None,
+            grade=None,
+            passed=None,
+            coverage=Coverage(7, 23),
+            total_range=(5.0, most),
+        )
     entries = [told(number, one, pictures=False) for number, one in enumerate(verdicts)]
     entries = [_in_a_scene(one) if one.position % 3 == 0 else one for one in entries]
     entries += [entry(number, verdict(number, case=f"photo-{number:05d}/anime")) for number in range(5)]
     with ledger_with(new_place(), entries) as found:
+        found.index_texts(RUN)
         yield found
 
 
@@ -60,9 +73,16 @@ def fits(one: StoredVerdict, wanted: VerdictFilter) -> bool:
             not wanted.flag or wanted.flag in {flag.flag for flag in found.flags},
             not wanted.style or found.style == wanted.style,
             all(name in one.groups and value in ("", one.groups[name]) for name, value in wanted.groups.items()),
-            any(lower_ascii(wanted.text) in lower_ascii(text) for text in (found.case, *one.groups.values())),
+            any(lower_ascii(wanted.text) in lower_ascii(text) for text in (found.case, *one.groups.values()))
+            or has_words(wanted.text, " ".join((found.case, *one.groups.values(), INSTRUCTION))),
         )
     )
+
+
+def has_words(asked: str, text: str) -> bool:
+    """Whether each word that is asked for begins a word of the text."""
+    words = fold_words(asked)
+    return bool(words) and all(any(one.startswith(word) for one in fold_words(text)) for word in words)
 
 
 WANTED = st.builds(
@@ -78,9 +98,31 @@ WANTED = st.builds(
     flag=st.sampled_from(["", "", "pixels_disagree", "tie"]),
     style=st.sampled_from(["", "", "Anime"]),
     groups=st.dictionaries(st.sampled_from(["model", "scene", "nobody"]), st.sampled_from(GROUPED), max_size=3),
-    text=st.sampled_from(["", "", "0001", "ANIME", "x", "MODEL-B", 'a "QUOTED" b', "scene", "é", "É"]),
+    text=st.sampled_from(
+        ["", "", "0001", "ANIME", "x", "MODEL-B", 'a "QUOTED" b', "scene", "é", "É", "the CAR", "red 0002", "ake"]
+    ),
     sort=st.sampled_from(SORT_ORDERS),
 )
+
+
+def test_what_was_measured_in_part_is_sorted_by_what_is_known(ledger: Ledger) -> None:
+    """By the highest score that is possible, and by failed assertions; before the scored ones, after those that failed
+    altogether, in the usual order."""
+
+    def sorted_by(sort: str) -> list[StoredVerdict]:
+        return list(ledger.browse(RUN, VerdictFilter(sort=sort), limit=100).verdicts)
+
+    def bound(one: StoredVerdict) -> float:
+        found = one.verdict
+        return found.score if found.score is not None else found.score_range[1] if found.score_range else 2.0
+
+    assert list(map(bound, sorted_by("bound"))) == sorted(map(bound, sorted_by("order")))
+    fails = [one.verdict.no_count for one in sorted_by("no")]
+    assert fails == sorted(fails, reverse=True)
+    assert fails[0] == 3
+    without = [one for one in sorted_by("worst") if one.verdict.score is None]
+    assert [one.verdict.outcome for one in without] == [Outcome.REFUSED] * 3 + [Outcome.UNMEASURED] * 2
+    assert [one.verdict.score_range for one in without[3:]] == [(0.2, 0.6), (0.2, 0.9)]
 
 
 @given(WANTED)

@@ -121,12 +121,44 @@ def test_a_page_that_would_be_too_large_keeps_the_flagged_and_the_worst_and_list
     assert not any(index["pictured"][at] for at in range(CASES) if at not in set(kept))
 
 
-def test_a_page_whose_list_alone_is_too_large_says_so(thousand: Path) -> None:
+def test_a_page_whose_list_would_be_too_large_lists_the_worst_and_says_which(thousand: Path) -> None:
+    with Ledger.open(thousand, read_only=True) as ledger:
+        done, text = made(ledger, max_mb=0.25)
+    assert done.size <= 250_000
+    [index] = blocks(text, "index")
+    listed = len(index["case"])
+    assert 100 < listed < 700
+    assert f"{listed} of 1,000 verdicts" in done.notes[0]
+    assert "10 without a score, 190 with a flag, scores from 0.25 to " in done.notes[0]
+    assert done.notes[0] in text
+    assert len(blocks(text, "details")[0]) == len(index["kept"]) > 2
+    assert '<span class="number">990</span> scored' in text  # the numbers are of all
+
+
+@pytest.mark.parametrize("worst", [1, 20, 300])
+def test_only_the_worst_are_in_the_page_where_that_is_asked_for(thousand: Path, worst: int) -> None:
+    with Ledger.open(thousand, read_only=True) as ledger:
+        done, text = made(ledger, worst=worst)
+        whole = made(ledger)[1]
+    [index], [all_] = blocks(text, "index"), blocks(whole, "index")
+    urgent = [at for at in range(CASES) if all_["score"][at] is None or all_["flagged"][at]]
+    rest = sorted(set(range(CASES)) - set(urgent), key=lambda at: all_["score"][at])
+    chosen = sorted((sorted(urgent, key=lambda at: all_["score"][at] or -1.0) + rest)[:worst])
+    assert index["case"] == [all_["case"][at] for at in chosen]
+    assert [one["case"] for block in blocks(text, "details") for one in block] == index["case"]
+    shots = [shot for block in blocks(text, "pictures") for shot in block]
+    assert {number for numbers in index["pictured"] for number in numbers} == set(range(len(shots)))
+    assert f"{worst} of 1,000 verdicts" in done.notes[0]
+    linked = {int(number) for number in re.findall(r'href="#case=(\d+)"', text)}
+    assert linked <= set(range(worst))
+
+
+def test_a_page_whose_numbers_alone_are_too_large_says_so(thousand: Path) -> None:
     with Ledger.open(thousand, read_only=True) as ledger:
         over, text = made(ledger, max_mb=0.1)
     assert over.size > 100_000
     assert any("larger than 0.1 MB" in note for note in over.notes)
-    assert len(blocks(text, "index")[0]["case"]) == CASES
+    assert len(blocks(text, "index")[0]["case"]) == 1
     assert blocks(text, "details") == []
 
 

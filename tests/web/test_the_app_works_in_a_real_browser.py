@@ -44,6 +44,7 @@ def test_from_the_runs_to_a_case_and_all_the_way_back(visited: Opened) -> None:
     page.keyboard.press("c")
     arrived(page, "**/cases")
     page.locator("select[name=grade]").select_option("F")
+    page.get_by_role("button", name="Apply", exact=True).click()
     arrived(page, "**/cases?grade=F")  # what was left alone does not stand in the address
     assert page.locator(".card").count() == 4
     page.keyboard.press("/")
@@ -67,14 +68,15 @@ def test_from_the_runs_to_a_case_and_all_the_way_back(visited: Opened) -> None:
 
 def test_two_groups_are_chosen_at_once_and_let_go_again(visited: Opened) -> None:
     page = visited(f"/runs/{RUN}/cases?sort=case")
-    assert page.get_by_role("searchbox", name="Search").get_attribute("placeholder") == "id or group"
+    assert page.get_by_role("searchbox", name="Search").get_attribute("placeholder") == "id, group, words"
     page.get_by_label("Model").select_option("model-b")
-    arrived(page, "**/cases?sort=case&group=model%3Dmodel-b")
     page.get_by_label("Source").select_option("photo 2")
+    page.get_by_role("button", name="Apply filters").click()
     arrived(page, "**/cases?sort=case&group=source%3Dphoto+2&group=model%3Dmodel-b")
     assert page.locator(".card .name").all_text_contents() == ["photo-00009/anime", "photo-00011/anime"]
     assert page.locator(".field.set").count() == 3  # the order too
     page.get_by_label("Source").select_option("")
+    page.get_by_role("button", name="Apply filters").click()
     arrived(page, "**/cases?sort=case&group=model%3Dmodel-b")
     assert page.locator(".card").count() == 12
 
@@ -242,3 +244,72 @@ def test_touch_targets_are_large_enough_on_a_tablet(visited: Opened) -> None:
         ".filter(one => one.getBoundingClientRect().height < 43.9).map(one => one.textContent)"
     )
     assert small == []
+
+
+def test_a_choice_alone_changes_nothing_and_the_keyboard_stays_where_it_was(visited: Opened) -> None:
+    """WCAG 3.2.2, and 2.4.3."""
+    page = visited(f"/runs/{RUN}/cases")
+    model = page.get_by_label("Model")
+    model.focus()
+    for _ in range(2):
+        page.keyboard.press("ArrowDown")
+    assert model.input_value() == "model=model-b"
+    assert page.url.endswith("/cases")
+    assert page.evaluate("document.activeElement.dataset.group") == "model"
+    page.evaluate("document.activeElement.form.requestSubmit()")
+    arrived(page, "**/cases?group=model%3Dmodel-b")
+    assert page.evaluate("document.activeElement.dataset.group") == "model"
+
+
+@pytest.mark.parametrize("width", [390, 820, 1366])
+def test_no_text_of_a_chart_is_under_11_pixels(visited: Opened, width: int) -> None:
+    page = visited(f"/runs/{RUN}", viewport={"width": width, "height": 768})
+    sizes = page.evaluate(
+        "[...document.querySelectorAll('svg text')].map(one => parseFloat(getComputedStyle(one).fontSize)"
+        " * one.ownerSVGElement.getBoundingClientRect().width / one.ownerSVGElement.viewBox.baseVal.width)"
+    )
+    assert sizes
+    assert min(sizes) >= 11
+    assert max(sizes) < 16
+
+
+def test_legends_keep_their_colours_where_all_others_are_the_readers(visited: Opened) -> None:
+    page = visited(f"/runs/{RUN}", forced_colors="active")
+    assert page.evaluate("matchMedia('(forced-colors: active)').matches")
+    keys = page.evaluate("[...document.querySelectorAll('.key')].map(one => getComputedStyle(one).backgroundColor)")
+    slices = page.evaluate("[...document.querySelectorAll('.slice')].map(one => getComputedStyle(one).fill)")
+    assert len(set(keys)) == 3  # good, bad, and not measured
+    assert set(slices) <= set(keys)
+
+
+def test_bars_say_what_they_count(visited: Opened) -> None:
+    page = visited(f"/runs/{RUN}/cases?q=00015")
+    assert page.locator(".card .bars dt").all_text_contents() == ["Accuracy", "Exceptional"]
+    assert page.locator(".card .bars dd .number").all_text_contents() == ["2", "2"]
+    assert page.locator(".card .told").inner_text() == "make the car red"
+    page = visited(f"/runs/{RUN}")
+    assert "F: 4 verdicts" in page.locator(".figure .bar title").all_text_contents()
+
+
+def test_the_cases_of_a_running_run_come_in_by_themselves(visited: Opened, place: Path, started: Started) -> None:
+    with Ledger.open(place, create=True) as ledger, ledger.lock_run("r2", alone=True):
+        ledger.start(run_record("r2", total=9))
+        ledger.write("r2", [told(1, restyle(1))])
+        site = started(place)
+        page, run = visited("/runs/r2/cases", at=site), visited("/runs/r2", at=site)
+        page.locator(".card a").focus()
+        first = page.locator(".card img").first.element_handle()
+        page.get_by_label("Search").fill("not sent yet")
+        page.locator(".card a").focus()
+        ledger.write("r2", [told(2, restyle(2))])
+        page.locator(".card").nth(1).wait_for()
+        assert page.get_by_label("Search").input_value() == "not sent yet"
+        assert first is not None
+        assert first.evaluate("one => one.isConnected")  # the picture was not drawn anew
+        assert "00001" in page.evaluate("document.activeElement.href")
+        run.locator(".newest .card").nth(1).wait_for()
+        assert "00002" in run.locator(".newest .card").first.inner_text()
+        assert run.locator(".newest img").count() == 3  # one of them has its original from another case
+        run.locator(".facts", has_text="a minute").wait_for()
+        for one in (page, run):
+            one.close()

@@ -256,11 +256,16 @@ class ReportRequest:
     fail_under: Mapping[str, float]
     progress: ProgressCallback | None = None
     force: bool = False
+    worst: int | None = None
 
     def __post_init__(self) -> None:
         if self.format not in REPORT_ENDINGS:
             raise UsageError(f"The format is one of {', '.join(REPORT_ENDINGS)}, not {self.format!r}.")
         check_number("max_mb", self.max_mb, least=0.1)
+        if self.worst is not None:
+            check_number("worst", self.worst, least=1)
+            if self.format != "html":
+                raise UsageError("worst says which cases an HTML file has; leave it out for other formats.")
         if self.fail_under and self.format != "junit":
             raise UsageError(
                 "fail_under says which tests of the format junit fail; leave it out: a run has thresholds of its own."
@@ -321,7 +326,9 @@ def _draft_report(
     if request.format == "html":
         from beholder.reports.html_report import write_report
 
-        made = write_report(ledger, record, draft, max_mb=request.max_mb, group=group, other=other, watch=watch)
+        made = write_report(
+            ledger, record, draft, max_mb=request.max_mb, worst=request.worst, group=group, other=other, watch=watch
+        )
         lines = [
             f"{format_count(made.verdicts, 'verdict')} on {format_count(made.cases, 'case')}, {made.size / 1e6:.1f} MB."
         ]

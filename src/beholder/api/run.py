@@ -32,7 +32,7 @@ from beholder.ledger.copy import copy_runs
 from beholder.ledger.export import FORMATS, csv_lines, json_lines, to_any_frame, to_frame
 from beholder.ledger.ledger import Ledger, LedgerLike, open_ledger
 from beholder.ledger.query import Tally, tally_groups, tally_verdicts
-from beholder.ledger.types import FINISHED, WAITING, RunProgress, RunRecord, StoredVerdict
+from beholder.ledger.types import FINISHED, WAITING, RunProgress, RunRecord, StoredVerdict, VerdictFilter
 from beholder.reports.text import MAX_REPORT_MB, format_done, humanize_state, run_state
 from beholder.runs.execution import RunMeans, choose_exit_code, find_missed_thresholds
 from beholder.runs.ledger_access import correct_state, delete_run, refuse_active_run
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+    from beholder.ledger.types import Comment
     from beholder.reports.run_data import ProgressCallback
     from beholder.runs.suite import Suite
     from beholder.statistics.calibration_features import CalibrationApplier, Progress
@@ -368,6 +369,7 @@ class Run:
         *,
         format: str | None = None,
         max_mb: float = MAX_REPORT_MB,
+        worst: int | None = None,
         against: str | Run | None = None,
         fail_under: Mapping[str, float] | None = None,
         group: str | None = None,
@@ -381,6 +383,8 @@ class Run:
             format: "html", "md" or "junit"; by default what the file's name ends in, else "html".
             max_mb: How large an HTML file may be, in million bytes. Pictures lose detail until it fits; of a very
                 large run it has reasons and pictures of the flagged and the worst cases only.
+            worst: Of HTML: only so many cases are in the file, those without a score, with a flag and the worst. Its
+                numbers are still of all cases.
             against: An older run: the report also says what changed since.
             fail_under: For JUnit: a case fails below these values, of `score` × 100 or of a criterion on its own scale.
             group: The group of cases that belong together, for intervals; else `source`.
@@ -395,7 +399,9 @@ class Run:
         if isinstance(path, str | os.PathLike):
             with self.open() as ledger:
                 refuse_ledger_path(ledger, Path(path))
-        request = ReportRequest(choose_report_format(format, path), max_mb, group, fail_under or {}, progress, force)
+        request = ReportRequest(
+            choose_report_format(format, path), max_mb, group, fail_under or {}, progress, force, worst
+        )
         if path is None:
             name = re.sub(r"[^\w.-]+", "-", self.name).strip("-.")[:80]  # what is safe in a file name
             path = f"{name or self.id}.{request.ending}"
@@ -416,6 +422,68 @@ class Run:
     def untag(self, *tags: str) -> tuple[str, ...]:
         """Remove tags; return those that the run then has."""
         return self.tag(remove=tags)
+
+    def star(self, *case_ids: str) -> None:
+        """Give cases a star, by which the web app finds them again. Raises `LedgerError` for an unknown case."""
+        with self.open(read_only=False) as ledger:
+            for case_id in case_ids:
+                ledger.star(self.id, case_id)
+
+    def unstar(self, *case_ids: str) -> None:
+        """Take the stars of cases away."""
+        with self.open(read_only=False) as ledger:
+            for case_id in case_ids:
+                ledger.unstar(self.id, case_id)
+
+    @property
+    def starred(self) -> list[str]:
+        """The ids of the cases with a star, sorted."""
+        with self.open() as ledger:
+            return sorted(ledger.starred(self.id))
+
+    def comment(self, case_id: str, text: str, author: str = "") -> Comment:
+        """Write a comment on a case. Raises `LedgerError` for an unknown case, and for an empty text."""
+        with self.open(read_only=False) as ledger:
+            return ledger.comment(self.id, case_id, text, author)
+
+    def comments(self, case_id: str | None = None) -> list[Comment]:
+        """Return the comments on a case, or on all cases, oldest first."""
+        with self.open() as ledger:
+            return ledger.comments(self.id, None if case_id is None else [case_id])
+
+    def delete_comment(self, comment_id: str) -> None:
+        """Delete a comment, by its `id`. Raises `LedgerError` if there is none."""
+        with self.open(read_only=False) as ledger:
+            ledger.delete_comment(self.id, comment_id)
+
+    @property
+    def views(self) -> dict[str, str]:
+        """The saved views of the web app by name: the query of the address of each, such as `grade=F&sort=case`."""
+        with self.open() as ledger:
+            return ledger.views(self.id)
+
+    def save_view(self, name: str, query: str) -> None:
+        """Save the filters of the web app's list, as the query of its address, under a name."""
+        with self.open(read_only=False) as ledger:
+            ledger.save_view(self.id, name, query)
+
+    def delete_view(self, name: str) -> None:
+        """Delete a saved view."""
+        with self.open(read_only=False) as ledger:
+            ledger.delete_view(self.id, name)
+
+    def search(self, text: str) -> list[str]:
+        """Return the ids of the cases that a text is found in, in the order of the run.
+
+        The text is part of the id or of a value of the groups; or each of its words begins a word in the case's texts.
+        The first search in a run indexes its words, which takes some seconds for 100,000 cases.
+        """
+        with self.open(read_only=False) as ledger:
+            ledger.index_texts(self.id)
+            wanted = VerdictFilter(text=text, sort="order")
+            return list(
+                dict.fromkeys(one.verdict.case for one in ledger.browse(self.id, wanted, limit=self.total).verdicts)
+            )
 
     def rename(self, name: str) -> None:
         """Give the run another name."""

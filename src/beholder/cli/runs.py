@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from beholder.ledger.copy import CopyResult
 
 
-app = typer.Typer(help="List, rename, tag and delete runs.", invoke_without_command=True)
+app = typer.Typer(
+    help="List, rename, tag and delete runs; stars and comments on their cases.", invoke_without_command=True
+)
 
 
 @app.callback()
@@ -78,6 +80,48 @@ def tag(
     loaded = Run.load(run, address)
     now = loaded.tag(*(tags or ()), remove=remove or ())
     print_text(f"Run {loaded.id} has the tags: {', '.join(now) or 'none'}.")
+
+
+@app.command("star")
+def star(
+    run: RunArgument,
+    cases: Annotated[list[str], typer.Argument(metavar="CASE...", help="Ids of cases.")],
+    remove: Annotated[bool, typer.Option("--remove", help="Take the stars away.")] = False,
+    address: LedgerOption = None,
+) -> None:
+    """Give cases a star, or take it away: `beholder view` finds them again."""
+    from beholder.api.run import Run
+
+    loaded = Run.load(run, address)
+    (loaded.unstar if remove else loaded.star)(*cases)
+    print_text(f"Run {loaded.id} has stars on: {', '.join(loaded.starred) or 'no case'}.")
+
+
+@app.command("comment")
+def comment(
+    run: RunArgument,
+    case: Annotated[str | None, typer.Argument(help="The case; without one all comments are listed.")] = None,
+    text: Annotated[str | None, typer.Argument(help="A comment to write; without one they are listed.")] = None,
+    author: Annotated[str, typer.Option(help="Who writes it.", show_default=False)] = "",
+    remove: Annotated[str | None, typer.Option(metavar="ID", help="A comment to delete.", show_default=False)] = None,
+    address: LedgerOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Write a comment on a case, delete one, or list them."""
+    from beholder.api.run import Run
+
+    loaded = Run.load(run, address)
+    if remove:
+        loaded.delete_comment(remove)
+    if case is not None and text is not None:
+        loaded.comment(case, text, author)
+    for one in loaded.comments(case):
+        if json_:
+            values = {"id": one.id, "case": one.case, "author": one.author, "text": one.text}
+            print_text(json.dumps({**values, "created": one.created.isoformat()}))
+        else:
+            who = f"{one.author}, " if one.author else ""
+            print_text(printable(f"{one.id}  {one.case}: {one.text} ({who}{one.created:%Y-%m-%d %H:%M} UTC)"))
 
 
 @app.command("delete")

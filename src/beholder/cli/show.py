@@ -168,6 +168,9 @@ UNSCORED_SHOWN = 5
 def show(
     run: RunArgument = "latest",
     case: Annotated[str | None, typer.Argument(help="A case's id: its verdicts in full.", show_default=False)] = None,
+    search: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="List the cases with this text.", show_default=False)
+    ] = None,
     by: Annotated[str | None, typer.Option(help="Split the means by a group, such as model.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Show passed assertions on the card too.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Print the judges' answers to the case as they came.")] = False,
@@ -190,6 +193,10 @@ def show(
         return
     if case is not None and raw:
         _print_raw(Run.load(run, address).raw_answers(case), as_json=json_)
+        return
+    if search is not None:
+        found = Run.load(run, address).search(search)
+        print_text(json.dumps(found) if json_ else "\n".join(found) or "No case has this text.")
         return
     loaded = load_run(run, address, calibration, features, anyway=anyway, case=case)
     if case is not None:
@@ -376,6 +383,10 @@ def report(
     max_mb: Annotated[
         float, typer.Option("--max-mb", min=0.1, help="How large an HTML file may be, in MB.")
     ] = MAX_REPORT_MB,
+    worst: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Only the N worst cases, in an HTML file.", show_default=False),
+    ] = None,
     against: Annotated[
         str | None, typer.Option(metavar="RUN", help="An older run: say what changed since.", show_default=False)
     ] = None,
@@ -390,7 +401,8 @@ def report(
     """Write a run as one HTML file with its images, which opens from disk and asks for nothing from elsewhere.
 
     Pictures are the small copies that the ledger keeps; they lose detail until the file is within --max-mb. Of a very
-    large run it has reasons and pictures of the flagged and the worst cases only. `--format md` is for a pull request,
+    large run it has reasons and pictures of the flagged and the worst cases only; --worst N chooses so many from the
+    start. `--format md` is for a pull request,
     `--format junit` for programs that show test results.
     """
     from beholder.api.files import ReportRequest, choose_report_format
@@ -398,7 +410,9 @@ def report(
     from beholder.runs.suite_file import parse_thresholds
 
     kind = choose_report_format(format_, output, strict=False)
-    ReportRequest(kind, max_mb, group, parse_thresholds(fail_under or ()))  # a wrong flag before a missing ledger
+    ReportRequest(
+        kind, max_mb, group, parse_thresholds(fail_under or ()), worst=worst
+    )  # a wrong flag before a missing ledger
     loaded = Run.load(run, address)
     printed = str(output) == "-"
     with _report_progress(loaded.total) as progress:
@@ -406,6 +420,7 @@ def report(
             typer.get_binary_stream("stdout") if printed else output,
             format=format_,
             max_mb=max_mb,
+            worst=worst,
             against=against,
             fail_under=parse_thresholds(fail_under or ()),
             group=group,

@@ -50,6 +50,9 @@ class LedgerConnection:
     shared: bool
     """Whether several processes may work on one run at the same time (PostgreSQL)."""
 
+    read_only = False
+    """Whether nothing may be written to it."""
+
     address: str
     """Where the ledger is, as `open` takes it: with the password, so never show it."""
 
@@ -87,6 +90,7 @@ class LedgerConnection:
         """
         create = create and not read_only
         ledger = cls(open_database(resolve_address(where), create=create, read_only=read_only, timeout_s=timeout_s))
+        ledger.read_only = read_only
         try:
             outdated = ledger._upgrade(create, read_only)
         except BaseException:

@@ -230,6 +230,9 @@ def _copy_rows(source: Ledger, target: Ledger, old: int, new: int, result: CopyR
     for rows in _read_table(source, schema.verdicts, old, _V.number):
         result.add("verdicts", _write_changed(target, schema.verdicts, new, rows, "case_id", "rubric"))
         watch(len(rows))
+    for table, key in ((schema.stars, "case_id"), (schema.comments, "id"), (schema.views, "name")):
+        for rows in _read_table(source, table, old, table.c[key]):
+            result.add(table.name, _write_changed(target, table, new, rows, key))
 
 
 def _copy_parts(source: Ledger, target: Ledger, old: int, new: int, result: CopyResult) -> None:

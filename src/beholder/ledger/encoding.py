@@ -22,7 +22,7 @@ import msgspec
 from beholder.errors import LedgerError, UsageError
 from beholder.ledger.types import AnswerKey
 from beholder.verdicts.answer import Transcript
-from beholder.verdicts.verdict import Flag, Verdict
+from beholder.verdicts.verdict import Flag, Outcome, Verdict
 
 # Part of the file format: nothing that was written can be read without these very bytes, so they never change. A better
 # dictionary would be a second one, told from this one by the checksum that zlib stores in front of the data. What is
@@ -360,10 +360,12 @@ def _json_default(value: object) -> object:
 
 # The keys of a facets object: what lists are filtered by, beside outcome, score, grade and result.
 FACET_SCORES, FACET_FAILED, FACET_FLAGS, FACET_STYLE, FACET_WINNER = "scores", "no", "flags", "style", "winner"
+FACET_BOUND = "bound"  # the highest score that is possible, where too little was measured for one
 
 
 def encode_facets(verdict: Verdict) -> str | None:
-    """Return JSON with the scores by criterion, the ids of failed assertions, the flags, the style and the winner.
+    """Return JSON with the scores by criterion, the ids of failed assertions, the flags, the style, the winner, and
+    the highest possible score where too little was measured for one.
 
     Empty entries are left out; `None` if all are empty.
     """
@@ -385,6 +387,8 @@ def encode_facets(verdict: Verdict) -> str | None:
         facets[FACET_STYLE] = verdict.style
     if verdict.preference is not None and verdict.preference.winner is not None:
         facets[FACET_WINNER] = verdict.preference.winner
+    if verdict.outcome is Outcome.UNMEASURED and verdict.score_range is not None:
+        facets[FACET_BOUND] = verdict.score_range[1]
     return storable_json(to_json_text(facets)) if facets else None
 
 

@@ -2,7 +2,8 @@
 
 Every method opens its own transaction (`connection`), finds the run by its id or name, and calls a function of `runs`,
 `read`, `write`, `query` or `integrity`, where the SQL is. Its methods for several processes are in `leases`, those for
-batch jobs in `batch_jobs`. Nothing outside this package sees a connection.
+batch jobs in `batch_jobs`, for stars, comments and views in `marks`, for the index of words in `search`. Nothing
+outside this package sees a connection.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from beholder.cases.case import Case
 from beholder.errors import LedgerError, UsageError
-from beholder.ledger import batch_jobs, integrity, leases, query, read, runs, write
+from beholder.ledger import batch_jobs, integrity, leases, query, read, runs, search, write
 from beholder.ledger.batch_jobs import BatchJobStore
 from beholder.ledger.encoding import storable_text, to_json_text
 from beholder.ledger.leases import WorkerStore
 from beholder.ledger.locks import AnswerLocks
+from beholder.ledger.marks import MarkStore
+from beholder.ledger.search import SearchStore
 from beholder.ledger.types import (
     FINISHED,
     AnswerKey,
@@ -59,7 +62,7 @@ class RunChanges(TypedDict, total=False):
     tags: Sequence[str]
 
 
-class Ledger(BatchJobStore, WorkerStore):
+class Ledger(BatchJobStore, WorkerStore, MarkStore, SearchStore):
     """An open ledger. It may be used from any thread, and by several processes at the same time.
 
     Every problem with the file or the server is a `LedgerError` of one sentence. Parameters called `run` take the id
@@ -190,6 +193,7 @@ class Ledger(BatchJobStore, WorkerStore):
             active = [holder for holder in leases.read_workers(connection, number) if not has_ended(holder)]
             if active:
                 raise UsageError(describe_use(run, active))
+            search.forget_texts(connection, number)
             runs.delete_run(connection, number)
         with self._backend.translate_errors(self.place):
             self._backend.shrink(self._engine)
@@ -429,6 +433,14 @@ class Ledger(BatchJobStore, WorkerStore):
         for case in read.stream_cases(self._reading, self._find_number(run), case=case_id):
             return case
         raise LedgerError(f"There is no case {case_id!r} in the run {run!r}.")
+
+    def cases_on(self, run: str, case_ids: Sequence[str]) -> dict[str, Case]:
+        """Return some cases of a run by id; those that it does not have are left out."""
+        return self._read(read.read_cases, run, case_ids)
+
+    def newest(self, run: str, most: int) -> list[StoredVerdict]:
+        """Return the verdicts that were stored last, the newest first; one that was replaced counts by its first."""
+        return self._read(read.read_newest, run, most)
 
     def case_ids(self, run: str) -> list[str]:
         """Return the ids of the cases of a run that have a verdict, in the order of the ids."""

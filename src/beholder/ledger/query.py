@@ -16,19 +16,21 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Select, func, null, select
+from sqlalchemy import ColumnElement, Connection, Select, case, func, null, select
 
 from beholder.ledger import encoding, schema
 from beholder.ledger.read import VERDICT_ROWS, read_groups, to_stored_verdict
 from beholder.ledger.schema import (
     chunks,
     json_list_has,
+    json_list_length,
     json_number,
     json_text,
     json_values_contain,
     text_contains,
     without_index,
 )
+from beholder.ledger.search import matching_cases
 from beholder.ledger.types import (
     FilterValues,
     RunCounts,
@@ -181,10 +183,14 @@ def _conditions(run: int, wanted: VerdictFilter) -> list[ColumnElement[bool]]:
         named.append(other.case_id.in_(_select_cases(run, *(_in_group(*pair) for pair in wanted.groups.items()))))
     if wanted.text:
         text = encoding.storable_text(wanted.text)
-        named.append(
-            text_contains(other.case_id, text)
-            | other.case_id.in_(_select_cases(run, json_values_contain(_C.groups, text)))
+        found = text_contains(other.case_id, text) | other.case_id.in_(
+            _select_cases(run, json_values_contain(_C.groups, text))
         )
+        by_words = matching_cases(run, wanted.text)
+        named.append(found if by_words is None else found | other.case_id.in_(by_words))
+    for marked, table in ((wanted.starred, schema.stars), (wanted.commented, schema.comments)):
+        if marked:
+            named.append(other.case_id.in_(select(table.c.case_id).where(table.c.run == run)))
     if named:
         conditions.append(_V.number.in_(select(other.number).where(other.run == run, *named)))
     return conditions
@@ -204,6 +210,15 @@ def _sort_key(wanted: VerdictFilter) -> ColumnElement[Any]:
         return null()
     if wanted.sort == "case":
         return _V.case_id
+    if wanted.sort == "bound":
+        return func.coalesce(_V.score, json_number(_V.facets, encoding.FACET_BOUND))
+    if wanted.sort == "no":
+        return json_list_length(_V.facets, encoding.FACET_FAILED)
+    if wanted.sort == "worst" and not wanted.criterion:
+        # What has no score comes first: those that failed, then what was measured in part by its highest possible
+        # score, which is less than what any score is here.
+        bound = func.coalesce(json_number(_V.facets, encoding.FACET_BOUND), -1.0)
+        return case((_V.score.is_(None), bound - 2.0), else_=_V.score)
     return _score_column(wanted)
 
 
@@ -224,6 +239,10 @@ def _sort_order(
         return last
     if wanted.sort == "case":
         return (key, *last)
+    if wanted.sort == "bound":
+        return (key.nulls_last(), *last)
+    if wanted.sort == "no":
+        return (key.desc(), *last)
     return (key.desc().nulls_last() if wanted.sort == "best" else key.nulls_first(), *last)
 
 

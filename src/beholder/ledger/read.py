@@ -136,6 +136,14 @@ def _unreadable_verdict(row: AnyRow, sentence: str) -> Verdict:
     return Verdict(row.case_id or "", row.rubric or "", "", "unknown", Outcome.UNREADABLE, detail=sentence)
 
 
+def read_newest(connection: Connection, run: int, most: int) -> list[StoredVerdict]:
+    """Return the last verdicts of a run, newest first. Verdicts are numbered as they come, so that those of a run that
+    is under way are at the end of the table, and no index is needed."""
+    query = select(_V.number).where(_V.run + 0 == run).order_by(_V.number.desc()).limit(most)
+    rows = connection.execute(VERDICT_ROWS.where(_V.number.in_(connection.scalars(query).all()))).all()
+    return [to_stored_verdict(row, {}) for row in sorted(rows, key=lambda row: -row.number)]
+
+
 def read_case_verdicts(connection: Connection, run: int, case_id: str) -> list[Verdict]:
     """Return the verdicts of a run on a case, with raw answers."""
     stored = stream_verdicts(lambda: nullcontext(connection), run, case=case_id, answers=True)
@@ -304,6 +312,14 @@ def stream_cases(reading: OpenTransaction, run: int, *, case: str | None = None)
         if len(rows) < PAGE_SIZE:
             return
         last = rows[-1].id
+
+
+def read_cases(connection: Connection, run: int, case_ids: Sequence[str]) -> dict[str, Case]:
+    """Return some cases of a run by id."""
+    query = select(_C.id, _C.groups, _C.body).where(_C.run == run)
+    parts = chunks([encoding.storable_text(id_) for id_ in case_ids])
+    cases = [to_case(row) for part in parts for row in connection.execute(query.where(_C.id.in_(part)))]
+    return {case.id: case for case in cases}
 
 
 class _CaseBody(msgspec.Struct, frozen=True):

@@ -263,7 +263,8 @@ def delete_run(connection: Connection, run: int) -> None:
         others = exists().where(link == column, links.c.run != run)
         connection.execute(delete(table).where(column.in_(linked), ~others))
         connection.execute(delete(links).where(links.c.run == run))
-    for table in (schema.verdicts, schema.cases, schema.workers, schema.leases, schema.jobs, schema.replies):
+    marks = (schema.stars, schema.comments, schema.views)
+    for table in (schema.verdicts, schema.cases, schema.workers, schema.leases, schema.jobs, schema.replies, *marks):
         connection.execute(delete(table).where(table.c.run == run))
     connection.execute(delete(schema.runs).where(_R.number == run))
 

@@ -206,6 +206,59 @@ replies = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
     sqlite_with_rowid=False,
 )
+
+# What people made of cases, and the filters of lists that they gave a name (`marks`).
+stars = sa.Table(
+    "stars",
+    metadata,
+    sa.Column("run", BigNumber, sa.ForeignKey("runs.number"), primary_key=True),
+    sa.Column("case_id", ByteOrderedText, primary_key=True),
+    sqlite_with_rowid=False,
+)
+comments = sa.Table(
+    "comments",
+    metadata,
+    sa.Column("run", BigNumber, sa.ForeignKey("runs.number"), primary_key=True),
+    sa.Column("id", ByteOrderedText, primary_key=True),
+    sa.Column("case_id", ByteOrderedText, nullable=False),
+    sa.Column("author", ByteOrderedText, nullable=False),
+    sa.Column("text", ByteOrderedText, nullable=False),
+    sa.Column("created", ByteOrderedText, nullable=False),
+    sqlite_with_rowid=False,
+)
+views = sa.Table(
+    "views",
+    metadata,
+    sa.Column("run", BigNumber, sa.ForeignKey("runs.number"), primary_key=True),
+    sa.Column("name", ByteOrderedText, primary_key=True),
+    sa.Column("query", ByteOrderedText, nullable=False),  # of the address of the list
+    sqlite_with_rowid=False,
+)
+
+# The words of the cases of runs that were searched (`search`), with an index that the database keeps up to date.
+case_texts = sa.Table(
+    "case_texts",
+    metadata,
+    sa.Column("number", BigNumber, primary_key=True),
+    sa.Column("run", BigNumber, sa.ForeignKey("runs.number"), nullable=False),
+    sa.Column("case_id", ByteOrderedText, nullable=False),
+    sa.Column("text", ByteOrderedText, nullable=False),
+    sa.UniqueConstraint("run", "case_id"),
+)
+CASE_WORDS_SQL = {
+    "sqlite": (
+        "CREATE VIRTUAL TABLE case_words USING fts5(text, content='case_texts', content_rowid='number')",
+        "CREATE TRIGGER case_texts_added AFTER INSERT ON case_texts BEGIN "
+        "INSERT INTO case_words(rowid, text) VALUES (NEW.number, NEW.text); END",
+        "CREATE TRIGGER case_texts_removed AFTER DELETE ON case_texts BEGIN "
+        "INSERT INTO case_words(case_words, rowid, text) VALUES ('delete', OLD.number, OLD.text); END",
+    ),
+    "postgresql": ("CREATE INDEX case_words ON case_texts USING gin (to_tsvector('simple', text))",),
+}
+for _dialect, _statements in CASE_WORDS_SQL.items():
+    for _statement in _statements:
+        _add_words = sa.DDL(_statement).execute_if(dialect=_dialect)  # type: ignore[no-untyped-call]  # in SQLAlchemy
+        sa.event.listen(case_texts, "after_create", _add_words)
 check_columns(metadata)
 
 
@@ -271,6 +324,19 @@ def lower_ascii(text: str) -> str:
     return "".join(letter.lower() if letter.isascii() else letter for letter in text)
 
 
+def json_list_length(column: sa.ColumnElement[Any], name: str) -> sa.ColumnElement[int]:
+    """Return how many items a list in a JSON column has; 0 if there is none."""
+    return sa.func.coalesce(_JsonListLength(column, sa.literal(name)), 0)
+
+
+def words_begin(number: sa.ColumnElement[int], words: Sequence[str]) -> sa.ColumnElement[bool]:
+    """Return whether each of these words begins a word in a row of `case_texts`, by its number."""
+    columns = case_texts.c
+    in_sqlite = " ".join(f'"{word}"*' for word in words)
+    in_postgresql = " & ".join(f"{word}:*" for word in words)
+    return _WordsBegin(number, columns.text, sa.literal(in_sqlite), sa.literal(in_postgresql))
+
+
 def without_index(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
     """Return a text column that SQLite uses no index for: the covering index `verdicts_in_order` has all that a list
     needs, any other leads to the table for each row. PostgreSQL has statistics and needs no such hint."""
@@ -326,6 +392,22 @@ class _JsonValuesContain(_DialectFunction[bool]):
         "EXISTS (SELECT 1 FROM jsonb_each_text(CAST({0} AS jsonb)) AS item "
         'WHERE strpos(lower(item.value COLLATE "C"), {1}) > 0)'
     )
+
+
+class _JsonListLength(_DialectFunction[int]):
+    """Arguments: column, the name of the list."""
+
+    inherit_cache, type = True, sa.Integer()
+    sqlite = "json_array_length({json}, '$.' || {1})"
+    postgresql = "jsonb_array_length({jsonb} -> CAST({1} AS text))"
+
+
+class _WordsBegin(_DialectFunction[bool]):
+    """Arguments: the number of the row, its text, the query in the language of SQLite's FTS5 and of PostgreSQL."""
+
+    inherit_cache, type = True, sa.Boolean()
+    sqlite = "({0} IN (SELECT rowid FROM case_words WHERE case_words MATCH {2}))"
+    postgresql = "(to_tsvector('simple', {1}) @@ to_tsquery('simple', {3}))"
 
 
 class _Position(_DialectFunction[int]):

@@ -154,7 +154,18 @@ class StoredVerdict:
     reused: bool
 
 
-SORT_ORDERS = ("worst", "best", "order", "case")
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """What somebody wrote about a case. `id` is unique in its run; `author` may be empty; `created` is in UTC."""
+
+    id: str
+    case: str
+    author: str
+    text: str
+    created: datetime
+
+
+SORT_ORDERS = ("worst", "best", "order", "case", "bound", "no")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +179,11 @@ class VerdictFilter:
         assertion: The id of an assertion that failed.
         winner: Of a preference: `first`, `second`, `tie` or `both_bad`. Flips have the flag `order_flip`.
         groups: The case has each of these groups with this value, or with any if the value is empty.
-        text: Part of the case's id, or of a value of its groups.
-        sort: One of `SORT_ORDERS`.
+        starred: Only cases with a star; `commented`: only those with a comment.
+        text: Part of the case's id or of a value of its groups; or words that all begin words of its texts, as far as
+            those are indexed (`Ledger.index_texts`).
+        sort: One of `SORT_ORDERS`: worst, best, in the order of the run, by the id of the case, by the highest score
+            that is possible, or by the number of failed assertions.
     """
 
     outcome: str = ""
@@ -183,6 +197,8 @@ class VerdictFilter:
     flag: str = ""
     style: str = ""
     winner: str = ""
+    starred: bool = False
+    commented: bool = False
     groups: Mapping[str, str] = field(default_factory=dict)
     text: str = ""
     sort: str = "worst"

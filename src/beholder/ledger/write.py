@@ -20,6 +20,7 @@ from beholder.ledger import encoding, schema
 from beholder.ledger.read import count_rated_cases_in, read_case_verdicts
 from beholder.ledger.runs import update_run
 from beholder.ledger.schema import Insert, chunks, insert_for
+from beholder.ledger.search import forget_texts
 from beholder.ledger.types import FINISHED, AnswerKey, Entry, StoredAnswer, VerdictKey
 from beholder.verdicts.verdict import Verdict
 
@@ -79,6 +80,7 @@ def write_entries(
         insert_or_replace(connection, schema.cases, "run", "id"),
         [_case_row(run, case) for case in cases.values()],
     )
+    forget_texts(connection, run, list(cases))
     insert_rows(connection, insert_or_keep(connection, schema.answers), answers)
     insert_rows(
         connection,
@@ -202,6 +204,8 @@ def insert_or_replace(connection: Connection, table: Table, *key: str) -> Insert
     """Return an insert that overwrites rows with the same `key`; they keep their number."""
     statement = insert_for(connection, table)
     other = [column.name for column in table.c if column.name not in (*key, "number")]
+    if not other:
+        return statement.on_conflict_do_nothing()
     return statement.on_conflict_do_update(
         index_elements=list(key), set_={name: statement.excluded[name] for name in other}
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from beholder.reports.text import escape_hidden, use_minus_sign
+from beholder.verdicts.verdict import format_count
 
 if TYPE_CHECKING:
     from beholder.reports.summary import HistogramBin, ScoreHistogram
@@ -187,7 +188,9 @@ def _bar_heights(bins: Sequence[HistogramBin]) -> list[tuple[HistogramBin, float
 def _bars(bins: Sequence[HistogramBin]) -> list[Markup]:
     slot = HISTOGRAM_WIDTH / max(1, len(bins))
     return [
-        _rect("bar", at * slot + BAR_GAP, HISTOGRAM_HEIGHT - tall, slot - 2 * BAR_GAP, tall)
+        _rect("bar", at * slot + BAR_GAP, HISTOGRAM_HEIGHT - tall, slot - 2 * BAR_GAP, tall).replace(
+            "/>", Markup("><title>{}: {}</title></rect>").format(bin_.label, format_count(bin_.count, "verdict"))
+        )
         for at, (bin_, tall) in enumerate(_bar_heights(bins))
         if bin_.count
     ]

@@ -15,8 +15,8 @@ import json
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.resources import files
 from itertools import accumulate, islice
@@ -153,6 +153,8 @@ KEPT_TEXT_LENGTH = 400
 KEPT_PICTURES = PictureDetail(192, 48)
 _SAMPLED_DETAILS = 400  # verdicts from which the size of all is estimated
 
+# Of the room beside the numbers, what the list of all cases may take before some are left out of it, and takes then.
+_LIST_SHARE, _CUT_LIST_SHARE = 0.6, 0.3
 _DETAILS_PER_BLOCK = 64  # verdicts; the page parses a block when it needs one of them
 _SPARE_BYTES = 20_000  # for the part of the page that depends on the pictures: starts of blocks, notes
 
@@ -174,6 +176,7 @@ def write_report(
     out: IO[bytes],
     *,
     max_mb: float = MAX_REPORT_MB,
+    worst: int | None = None,
     group: str | None = None,
     other: RunRecord | None = None,
     watch: ProgressCallback = no_progress,
@@ -185,7 +188,9 @@ def write_report(
         record: The run.
         out: Where the page is written.
         max_mb: Size limit in million bytes. Pictures lose detail first, then texts are cut; where that is not enough,
-            only the flagged and the worst verdicts have details and pictures, and the others stay in the list.
+            only the flagged and the worst verdicts have details and pictures, and the others stay in the list, as long
+            as that is within the limit.
+        worst: Only so many verdicts are in the page: those without a score, with a flag, and the worst.
         group: Name of the group of cases that belong together (clusters of the bootstrap); else `source`.
         other: An older run to compare with.
         watch: Told of progress.
@@ -199,7 +204,12 @@ def write_report(
             None if other is None else comparison_section(compare_runs(ledger, record, other, group), other, gathered)
         )
         arena = make_arena(ledger, record)
-        parts = partial(_render_parts, gathered, summarize_run(gathered, group), changed, arena)
+        summary = summarize_run(gathered, group)
+        parts = partial(_render_parts, gathered, summary, changed, arena)
+        listed = _choose_listed(gathered, changed, worst, max_mb, parts)
+        if listed is not None:
+            changed = _keep_listed(gathered, summary, changed, listed, details)
+            parts = partial(_render_parts, gathered, summary, changed, arena)
         left = int(max_mb * 1_000_000) - sum(map(len, parts((), (), None, ()))) - _SPARE_BYTES
         texts, cut = _fit_details(details, shorter, left - estimate_picture_bytes(ledger, list(gathered.pictures)))
         if texts is not None:
@@ -210,7 +220,7 @@ def write_report(
             _keep_most_important(ledger, gathered, changed, details, shorter, left)
             texts, cut = shorter, KEPT_TEXT_LENGTH
             pictures = write_pictures(ledger, list(gathered.pictures), left - _details_size(texts), shots, watch)
-        notes = _report_notes(max_mb, cut, gathered, len(pictures.missing))
+        notes = _report_notes(max_mb, cut, gathered, len(pictures.missing), summary.verdicts, worst)
         page = partial(parts, pictures=pictures)
         if _details_size(texts) + pictures.size > left:
             notes = _add_size_note(
@@ -221,8 +231,17 @@ def write_report(
     return WrittenReport(written, gathered.cases, len(gathered.index), detail, notes)
 
 
-def _report_notes(max_mb: float, cut: int | None, gathered: RunData, lost: int) -> tuple[str, ...]:
+def _report_notes(
+    max_mb: float, cut: int | None, gathered: RunData, lost: int, verdicts: int, worst: int | None
+) -> tuple[str, ...]:
     notes = []
+    if len(gathered.index) < verdicts:
+        why = f"the page is to stay under {max_mb:g} MB" if worst is None or worst > len(gathered.index) else ""
+        notes.append(
+            f"The cases below are {len(gathered.index):,} of {verdicts:,} verdicts, those without a score or with a "
+            f"flag and the worst{f', because {why}' if why else ''}: {_describe_listed(gathered)}. The numbers are of "
+            "all."
+        )
     if gathered.kept is not None:
         notes.append(
             f"Reasons and pictures are here for {len(gathered.kept):,} of {len(gathered.index):,} verdicts, those with "
@@ -236,11 +255,101 @@ def _report_notes(max_mb: float, cut: int | None, gathered: RunData, lost: int) 
     return tuple(notes)
 
 
+def _describe_listed(gathered: RunData) -> str:
+    """Say which verdicts a page has whose list is not of all."""
+    index = gathered.index
+    scores = [score for score in index.score if score is not None]
+    lacking, flagged = len(index) - len(scores), sum(map(bool, index.flagged))
+    parts = [f"{lacking:,} without a score" if lacking else "", f"{flagged:,} with a flag" if flagged else ""]
+    parts.append(f"scores from {min(scores):.2f} to {max(scores):.2f}" if scores else "")
+    return ", ".join(filter(None, parts)) or "none"
+
+
+def _choose_listed(
+    gathered: RunData,
+    changed: ComparisonSection | None,
+    worst: int | None,
+    max_mb: float,
+    parts: Callable[..., Iterator[bytes]],
+) -> list[int] | None:
+    """Return the verdicts that the page has, the most important ones; `None` for all."""
+    count = len(gathered.index)
+    most = count if worst is None else min(worst, count)
+    if count:
+        listed = len(script_json(gathered.index.to_dict()).encode())
+        room = max_mb * 1_000_000 - (sum(map(len, parts((), (), None, ()))) - listed)
+        if listed * most / count > _LIST_SHARE * room:
+            most = max(1, min(most, int(_CUT_LIST_SHARE * room / listed * count)))
+    return None if most >= count else sorted(sorted(range(count), key=_importance(gathered, changed))[:most])
+
+
+def _importance(gathered: RunData, changed: ComparisonSection | None) -> Callable[[int], tuple[bool, bool, float]]:
+    """Return the sort key of verdicts: the cases that changed most, those with a flag or without a score, the worst."""
+    index = gathered.index
+    moved = set() if changed is None else {mover.number for mover in changed.movers}
+
+    def importance(at: int) -> tuple[bool, bool, float]:
+        score = index.score[at]
+        return at not in moved, score is not None and not index.flagged[at], -1.0 if score is None else score
+
+    return importance
+
+
+def _keep_listed(
+    gathered: RunData, summary: ReportSummary, changed: ComparisonSection | None, listed: list[int], details: IO[bytes]
+) -> ComparisonSection | None:
+    """Leave only some verdicts in the index and the details, with their pictures; examples lead to no others. Returns
+    the comparison, whose cases have other numbers now."""
+    places = {number: place for place, number in enumerate(listed)}
+    numbers: dict[int, int] = {}  # of the pictures, by their numbers so far
+
+    def number(picture: int) -> int:
+        return numbers.setdefault(picture, len(numbers))
+
+    digests = list(gathered.pictures)
+    for mover in () if changed is None else changed.movers:
+        for _, digest in mover.shots:
+            number(gathered.pictures[digest])
+    details.seek(0)
+    lines = [_renumber_pictures(line, number) for at, line in enumerate(details) if at in places]
+    details.seek(0)
+    details.truncate()
+    details.writelines(lines)
+    gathered.index = gathered.index.select(listed, number)
+    gathered.pictures = {digests[old]: new for old, new in numbers.items()}
+    counts = [count for _, count in (*summary.failing, *summary.corrections)]
+    counts += [count for _, items in summary.findings.values() for _, count in items]
+    counts += [count for _, _, count in summary.flags]
+    for count in counts:
+        count.examples = _renumber_examples(count.examples, places)
+    summary.outcomes[:] = [
+        (state, count, _renumber_examples(examples, places)) for state, count, examples in summary.outcomes
+    ]
+    if changed is None:
+        return None
+    movers = (replace(one, number=None if one.number is None else places.get(one.number)) for one in changed.movers)
+    return replace(changed, movers=tuple(movers))
+
+
+def _renumber_examples(examples: Sequence[ExampleVerdict], places: Mapping[int, int]) -> list[ExampleVerdict]:
+    """Return the examples with their new numbers; those that are not in the page have none, and come last."""
+    renumbered = [replace(one, number=None if one.number is None else places.get(one.number)) for one in examples]
+    return sorted(renumbered, key=lambda one: one.number is None)
+
+
+def _renumber_pictures(line: bytes, pictures: Callable[[int], int]) -> bytes:
+    detail = json.loads(line)
+    for image in detail.get("images", ()):
+        if "picture" in image:
+            image["picture"] = pictures(image["picture"])
+    return json.dumps(detail, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
 def _add_size_note(notes: tuple[str, ...], max_mb: float, page: Iterator[bytes]) -> tuple[str, ...]:
     """Add a note if the page exceeds its limit: without the spare bytes it may still be within."""
     if sum(map(len, page)) <= max_mb * 1_000_000:
         return notes
-    return (*notes, f"The page is larger than {max_mb:g} MB: its numbers and the list of all cases take that much.")
+    return (*notes, f"The page is larger than {max_mb:g} MB: its numbers and the list of cases take that much.")
 
 
 def _missing_pictures_note(lost: int, of: int) -> str:
@@ -312,15 +421,10 @@ def _keep_most_important(
     """
     index, digests = gathered.index, list(gathered.pictures)
     movers = () if changed is None else changed.movers
-    moved = {mover.number for mover in movers}
     numbers: dict[int, int] = {}  # of the pictures on the page, by their numbers so far
 
     def number(picture: int) -> int:
         return numbers.setdefault(picture, len(numbers))
-
-    def importance(at: int) -> tuple[bool, bool, float]:
-        score = index.score[at]
-        return at not in moved, score is not None and not index.flagged[at], -1.0 if score is None else score
 
     for mover in movers:
         for _, digest in mover.shots:
@@ -331,7 +435,7 @@ def _keep_most_important(
     size, kept = 2 * BLOCK_OVERHEAD + len(numbers) * picture_bytes, []
     shorter.seek(0)
     shorter.truncate()
-    for at in sorted(range(len(index)), key=importance):
+    for at in sorted(range(len(index)), key=_importance(gathered, changed)):
         details.seek(starts[at])
         line = _cut_line(details.readline(), KEPT_TEXT_LENGTH, number)
         size += len(line) + 5 * line.count(b"<") + len(f"{at},") + BLOCK_OVERHEAD / _DETAILS_PER_BLOCK

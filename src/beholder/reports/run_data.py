@@ -7,8 +7,8 @@ comes, so that memory stays bounded.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import IO, NamedTuple, TypeVar
 
 from beholder.arena.pairs import MODEL_FIRST, MODEL_SECOND
@@ -18,9 +18,9 @@ from beholder.ledger.encoding import FACET_STYLE, FACET_WINNER
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.query import Tally
 from beholder.ledger.types import RunRecord, StoredVerdict
-from beholder.reports.text import escape_hidden, escape_hidden_values, truncate
+from beholder.reports.text import describe_measured, escape_hidden, escape_hidden_values, truncate
 from beholder.statistics.data import Scores, tabulate_verdicts
-from beholder.verdicts.verdict import Verdict, quote_value
+from beholder.verdicts.verdict import CriterionResult, Verdict, quote_value
 
 _UNCUT_KEYS = {"case", "rubric", "judge", "model", "images", "pictures", "gates", "places"}
 _OMITTED_KEYS = {"rubric_version", "score_derived"}
@@ -63,6 +63,7 @@ def verdict_detail(
     values = {key: value for key, value in verdict.to_dict().items() if key not in _OMITTED_KEYS}
     values |= {"groups": dict(stored.groups), "fields": dict(fields), "lack": verdict.missing_score_reason}
     values |= {"reused": stored.reused or None, "partial": verdict.partial or None}
+    values |= {"measured": describe_measured(verdict), "score_range": verdict.score_range}
     values["criteria"] = {
         key: _criterion_detail(result, questions) for key, result in _mapping(values["criteria"]).items()
     }
@@ -145,9 +146,10 @@ def no_progress(what: str, done: int, of: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ExampleVerdict:
-    """A verdict to show as an example: its number on the page, its case and rubric, and a quote."""
+    """A verdict to show as an example: its number on the page (`None` if it is not there), its case and rubric, and a
+    quote."""
 
-    number: int
+    number: int | None
     case: str
     rubric: str
     text: str = ""
@@ -160,6 +162,25 @@ class AskedAssertion(NamedTuple):
     style: str
     id: str
     question: str
+
+
+@dataclass(slots=True)
+class AnswerCounts:
+    """How the assertions of a criterion were answered over a run; of one without assertions, how often it has a score
+    (`scored`) or was not measured."""
+
+    yes: int = 0
+    no: int = 0
+    scored: int = 0
+    not_measured: int = 0
+    not_applicable: int = 0
+
+    def add(self, result: CriterionResult) -> None:
+        self.yes += result.yes
+        self.no += result.no
+        self.not_measured += result.abstained
+        self.not_applicable += result.not_applicable
+        self.scored += not result.assertions and not result.abstained and result.score is not None
 
 
 @dataclass(slots=True)
@@ -184,11 +205,16 @@ def pair_name(model: str, other: str) -> str:
     return " and ".join(sorted((model, other)))
 
 
+_VERDICT_COLUMNS = ("case", "rubric", "state", "score", "grade", "passed", "flagged", "corrected", "pictured", "no")
+
+
 @dataclass(slots=True)
 class VerdictIndex:
     """Columns over all verdicts with what the page needs to filter, sort and draw cards.
 
-    Rubrics, flags and group values are numbers into the tables `rubrics`, `flags` and `values`.
+    Rubrics, flags and group values are numbers into the tables `rubrics`, `flags` and `values`. `no` counts assertions
+    answered No. Of verdicts that were measured in part, `measured` says how far and where the score lies (0–1), and
+    `ranges`, by criterion, where its score lies.
     """
 
     case: list[str] = field(default_factory=list)
@@ -200,6 +226,9 @@ class VerdictIndex:
     flagged: list[list[int]] = field(default_factory=list)
     gated: dict[int, list[int]] = field(default_factory=dict)  # only those that failed by a gate
     corrected: list[int] = field(default_factory=list)
+    no: list[int] = field(default_factory=list)
+    measured: dict[int, tuple[str, float | None, float | None]] = field(default_factory=dict)
+    ranges: dict[str, dict[int, tuple[float, float]]] = field(default_factory=dict)
     pictured: list[list[int]] = field(default_factory=list)
     criteria: dict[str, list[float | None]] = field(default_factory=dict)
     groups: dict[str, list[int | None]] = field(default_factory=dict)
@@ -228,8 +257,14 @@ class VerdictIndex:
             self.gated[number] = [self.gates.number(escape_hidden(key)) for key in gates]
         self.corrected.append(len(verdict.corrections))
         self.pictured.append(pictures)
+        self.no.append(verdict.no_count)
+        if verdict.coverage is not None:
+            self.measured[number] = (describe_measured(verdict), *(verdict.score_range or (None, None)))
         for key, result in verdict.criteria.items():
             self.scales.setdefault(escape_hidden(key), (float(result.scale[0]), float(result.scale[1])))
+            if result.score is None and result.score_range is not None:
+                low, high = result.score_range
+                self.ranges.setdefault(escape_hidden(key), {})[number] = (float(low), float(high))
             _append_padded(self.criteria, escape_hidden(key), number, result.score)
         groups = {**stored.groups, FACET_STYLE: verdict.style} if verdict.style else stored.groups
         if verdict.preference is not None and verdict.preference.winner is not None:
@@ -240,15 +275,39 @@ class VerdictIndex:
             _append_padded(self.groups, escape_hidden(name), number, self.values.number(escape_hidden(value)))
         return number
 
+    def select(self, numbers: Sequence[int], picture: Callable[[int], int]) -> VerdictIndex:
+        """Return the index of some verdicts, which get new numbers in this order; `picture` numbers pictures anew."""
+        self.to_dict()  # pads the columns
+        places = {number: place for place, number in enumerate(numbers)}
+
+        def chosen(column: Sequence[T]) -> list[T]:
+            return [column[number] for number in numbers]
+
+        def sparse(values: Mapping[int, T]) -> dict[int, T]:
+            return {places[number]: value for number, value in values.items() if number in places}
+
+        made = replace(
+            self,
+            criteria={key: chosen(column) for key, column in self.criteria.items()},
+            groups={name: chosen(column) for name, column in self.groups.items()},
+            gated=sparse(self.gated),
+            measured=sparse(self.measured),
+            ranges={key: sparse(values) for key, values in self.ranges.items()},
+        )
+        for name in _VERDICT_COLUMNS:
+            setattr(made, name, chosen(getattr(self, name)))
+        made.pictured = [[picture(one) for one in pictures] for pictures in made.pictured]
+        return made
+
     def to_dict(self) -> dict[str, object]:
         """Return JSON values; columns of criteria and groups are padded to the number of verdicts."""
         for scores in self.criteria.values():
             scores.extend([None] * (len(self) - len(scores)))
         for values in self.groups.values():
             values.extend([None] * (len(self) - len(values)))
-        whole = ("case", "rubric", "state", "score", "grade", "passed", "flagged", "gated", "corrected", "pictured")
-        document: dict[str, object] = {name: getattr(self, name) for name in whole}
+        document: dict[str, object] = {name: getattr(self, name) for name in _VERDICT_COLUMNS}
         document |= {"criteria": self.criteria, "groups": self.groups, "scales": self.scales}
+        document |= {"measured": self.measured, "gated": self.gated, "ranges": self.ranges}
         return document | {name: getattr(self, name).texts for name in ("rubrics", "flags", "gates", "values")}
 
 
@@ -259,6 +318,7 @@ class RunData:
     Attributes:
         pictures: Number of each image file, by its digest, in order of appearance.
         lacks: Verdicts without a score, by their state.
+        answers: By rubric and criterion, in the order in which they occur.
         corrections: By (place, what the judge said, the value that is used, why).
         kept: Verdicts whose details and pictures are in the page, in the order of the details; None for all.
     """
@@ -269,6 +329,7 @@ class RunData:
     questions: StringTable = field(default_factory=StringTable)
     pictures: dict[str, int] = field(default_factory=dict)
     assertions: dict[AskedAssertion, FindingCount] = field(default_factory=dict)
+    answers: dict[tuple[str, str], AnswerCounts] = field(default_factory=dict)
     findings: dict[str, dict[str, FindingCount]] = field(default_factory=dict)
     flags: dict[str, FindingCount] = field(default_factory=dict)
     corrections: dict[tuple[str, str, str, str], FindingCount] = field(default_factory=dict)
@@ -330,7 +391,8 @@ def _verdict_groups(stored: StoredVerdict) -> Mapping[str, str]:
 
 
 def _record_findings(gathered: RunData, number: int, verdict: Verdict) -> None:
-    for result in verdict.criteria.values():
+    for key, result in verdict.criteria.items():
+        gathered.answers.setdefault((verdict.rubric, key), AnswerCounts()).add(result)
         for assertion in result.assertions:
             if assertion.answer not in ("yes", "no"):
                 continue

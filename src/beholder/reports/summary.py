@@ -19,13 +19,14 @@ import numpy as np
 from beholder.ledger.encoding import FACET_STYLE
 from beholder.ledger.query import Tally
 from beholder.ledger.types import FINISHED, RunRecord
-from beholder.reports.run_data import AUDIT_FLAGS, AskedAssertion, ExampleVerdict, FindingCount, RunData
+from beholder.reports.run_data import AUDIT_FLAGS, AnswerCounts, AskedAssertion, ExampleVerdict, FindingCount, RunData
 from beholder.reports.text import (
     column_title,
     criterion_titles,
     describe_preferences,
     escape_hidden,
     format_done,
+    humanize,
     humanize_state,
     run_state,
 )
@@ -244,6 +245,8 @@ class ReportSummary:
         findings: By kind, the number of all and the most common ones.
         flags: Flag, whether the audit raised it, its count.
         corrections: The most common corrections by code; `corrected` is the number of all.
+        answers: For each criterion with assertions, or not always measured: its title, its rubric if there are several,
+            and its counts.
     """
 
     verdicts: int
@@ -258,6 +261,7 @@ class ReportSummary:
     flags: list[tuple[str, bool, FindingCount]]
     corrections: list[tuple[tuple[str, str, str, str], FindingCount]]
     corrected: int
+    answers: list[tuple[str, str, AnswerCounts]]
 
 
 def summarize_run(gathered: RunData, group: str | None = None) -> ReportSummary:
@@ -275,7 +279,18 @@ def summarize_run(gathered: RunData, group: str | None = None) -> ReportSummary:
         count_flags(gathered),
         most_common(gathered.corrections),
         sum(correction.count for correction in gathered.corrections.values()),
+        count_answers(gathered),
     )
+
+
+def count_answers(gathered: RunData) -> list[tuple[str, str, AnswerCounts]]:
+    """Return how the assertions of each criterion were answered; see `ReportSummary`."""
+    titles, several = criterion_titles(gathered.record.rubrics), len(gathered.tally.rubrics) > 1
+    return [
+        (titles.get(key) or humanize(escape_hidden(key)), escape_hidden(rubric) if several else "", counts)
+        for (rubric, key), counts in gathered.answers.items()
+        if counts.yes or counts.no or counts.not_measured
+    ]
 
 
 def run_facts(gathered: RunData) -> list[tuple[str, list[str]]]:

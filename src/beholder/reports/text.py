@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from beholder.cases.case import FieldValue
     from beholder.ledger.types import RunRecord
     from beholder.statistics.bootstrap import Interval
+    from beholder.verdicts.verdict import Verdict
 
 
 MAX_REASON_CHARACTERS = 500  # of why a case has no score: enough for what to do about it, which stands at the end
@@ -231,6 +232,28 @@ def describe_calibration(filled: Mapping[str, int], missing: Mapping[str, int]) 
         named = ", ".join(f"{name} in {count:,}" for name, count in most)
         lines.append(f"calibrated with the median in place of what was missing: {named}{more}")
     return lines
+
+
+CAPTION_FIELDS = ("instruction", "prompt", "question", "output")  # the first that a case has is shown on its card
+
+
+def case_caption(fields: Mapping[str, FieldValue]) -> str:
+    """Return the text by which a case is recognized in a list: its instruction or prompt, else any text; cut."""
+    name = next((name for name in CAPTION_FIELDS if name in fields), next(iter(fields), None))
+    if name is None:
+        return ""
+    value = fields[name]
+    return truncate(" ".join((value if isinstance(value, str) else " ".join(value)).split()), 200)
+
+
+def describe_measured(verdict: Verdict) -> str:
+    """Return what is known of a verdict that was measured in part, as `3 No, 7 of 23 measured`; else nothing."""
+    if verdict.coverage is None:
+        return ""
+    measured = f"{verdict.coverage.measured:,} of {verdict.coverage.of:,}"
+    if verdict.coverage.what == "assertions":
+        return f"{verdict.no_count:,} No, {measured} measured"
+    return f"{measured} {verdict.coverage.what} measured"
 
 
 def winner_title(winner: str) -> str:

@@ -429,6 +429,30 @@ class Verdict:
         return self.outcome in ANSWERED_OUTCOMES
 
     @property
+    def score_range(self) -> tuple[float, float] | None:
+        """Where the score lies (0–1) whatever is true of what was not measured; `None` where all was measured."""
+        if self.coverage is None or not self.answered:
+            return None
+        if self.total_range is not None and self.max_total:
+            low, high = (end / self.max_total for end in self.total_range)
+            return low, high
+        ends, weights = [0.0, 0.0], 0.0
+        for result in self.criteria.values():
+            known = result.score_range if result.score is None else (result.score, result.score)
+            bottom, top = result.scale
+            if known is not None and top > bottom:
+                weights += result.weight
+                ends = [
+                    end + result.weight * (at - bottom) / (top - bottom) for end, at in zip(ends, known, strict=True)
+                ]
+        return (ends[0] / weights, ends[1] / weights) if weights else None
+
+    @property
+    def no_count(self) -> int:
+        """How many assertions were answered No."""
+        return sum(result.no for result in self.criteria.values())
+
+    @property
     def missing_score_reason(self) -> str:
         """Why there is no `score`: the outcome and its detail. Empty where there is one."""
         return "" if self.score is not None else f"{self.outcome}, {self.detail}"

@@ -8,7 +8,8 @@ the choices of the filters of its list, and the progress of all runs.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+import time
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Future, wait
 from dataclasses import dataclass
@@ -19,12 +20,16 @@ from queue import SimpleQueue
 from typing import Annotated, Any, Generic, TypeVar
 
 from beholder.ledger.ledger import Ledger
-from beholder.ledger.types import FINISHED, RunCounts, RunProgress, RunRecord
+from beholder.ledger.types import FINISHED, RUNNING, RunCounts, RunProgress, RunRecord
 from beholder.reports.run_data import collect_run_data
 from beholder.reports.summary import ReportSummary, count_states, grade_names, summarize_run
 from beholder.runs.worker_processes import WorkerProcess, default_worker_count
 from beholder.verdicts.verdict import ANSWERED_OUTCOMES
 from beholder.web.responses import from_state
+
+MAX_RESULTS = 32  # results, and runs whose pace is measured
+REFRESH_S = 2  # between two updates of the page of a running run
+PACE_SAMPLE_S, PACE_WINDOW_S = 1.0, 180.0  # between two looks at a run, and how long they count
 
 
 def cached_overview(ledger: Ledger, background: BackgroundResults, record: RunRecord) -> CachedResult[ReportSummary]:
@@ -137,12 +142,54 @@ def _count_progress(ledger: Ledger, records: Sequence[RunRecord]) -> dict[str, R
     }
 
 
+@dataclass(frozen=True, slots=True)
+class RunPace:
+    """How fast a run is under way: verdicts a minute, and the minutes that the rest takes at that rate."""
+
+    per_minute: float
+    minutes_left: float
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON values."""
+        return {"per_minute": round(self.per_minute, 2), "minutes_left": round(self.minutes_left, 2)}
+
+
+class RunPaceMeter:
+    """Measures the pace of runs under way between the requests of the pages that follow them: the ledger does not keep
+    when a verdict was given, and a resumed run has stood still in between."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._seen: OrderedDict[str, deque[tuple[float, int]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def measure(self, record: RunRecord, done: int) -> RunPace | None:
+        """Return the pace of a run that has `done` verdicts now, over the last minutes; `None` until it is known."""
+        if record.state != RUNNING:
+            return None
+        with self._lock:
+            seen = self._seen.setdefault(record.id, deque())
+            self._seen.move_to_end(record.id)
+            while len(self._seen) > MAX_RESULTS:
+                self._seen.popitem(last=False)
+            now = self._now()
+            if not seen or now - seen[-1][0] >= PACE_SAMPLE_S:
+                seen.append((now, done))
+            while len(seen) > 2 and now - seen[1][0] > PACE_WINDOW_S:
+                seen.popleft()
+            since, before = seen[0]
+        if now - since < PACE_SAMPLE_S or done <= before:
+            return None
+        per_minute = 60 * (done - before) / (now - since)
+        return RunPace(per_minute, max(0, record.total - record.skipped - done) / per_minute)
+
+
+PaceMeterDep = Annotated[RunPaceMeter, from_state("pace_meter")]
 ProgressCacheDep = Annotated[RunProgressCache, from_state("progress_cache")]
 
 
 T = TypeVar("T")
 
-MAX_RESULTS = 32
 MANY_VERDICTS = 3000  # work on more is done in another process, which takes a second to start
 WAIT_S = 0.1  # a page waits so long for a result before it is shown without
 

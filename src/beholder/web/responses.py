@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from typing import Annotated, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -50,6 +50,21 @@ LedgerDep = Annotated[Ledger, from_state("ledger")]
 RunName = Annotated[str, Query(max_length=500)]
 
 
+MAX_FIELDS = 2000
+
+
+async def _read_form(request: Request) -> dict[str, str]:
+    """Parse an urlencoded form; the last value of a repeated name counts."""
+    body = await request.body()
+    try:
+        return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    except ValueError:
+        raise UsageError("What was sent is not a form of this app.") from None
+
+
+FormDep = Annotated[dict[str, str], Depends(_read_form)]
+
+
 class NotFound(Exception):
     """What a request asks for is not in the ledger; the message says what."""
 
@@ -74,6 +89,7 @@ def template_environment() -> Environment:
     environment.filters["day"] = format_day
     environment.globals |= {
         "address": make_url,
+        "time_left": format_time_left,
         "tone": score_tone,
         "share": format_share,
         "scored_mean": text.format_scored_mean,
@@ -133,6 +149,15 @@ def format_short(value: float | None, *, decisive: bool = False) -> str:
 def format_day(moment: datetime) -> str:
     """Return a time as `18 Nov 2026, 03:00` (UTC)."""
     return f"{moment.day} {moment:%b %Y, %H:%M}"
+
+
+def format_time_left(minutes: float) -> str:
+    """Return about how long a run still takes: `about 7 min left`."""
+    if minutes < 1:
+        return "less than a minute left"
+    if minutes < 90:
+        return f"about {minutes:.0f} min left"
+    return f"about {minutes / 60:.1f} h left" if minutes < 60 * 48 else f"about {minutes / 1440:.0f} days left"
 
 
 def score_tone(share: float | None) -> str:

@@ -28,8 +28,8 @@ from beholder.errors import LedgerError, UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RUNNING, RunRecord
 from beholder.reviews.review import ReviewQueueCache
-from beholder.web.background import BackgroundResults, RunProgressCache, cached_choices
-from beholder.web.pages import agreement, arena, case, compare, gallery, history, matrix, review, runs
+from beholder.web.background import BackgroundResults, RunPaceMeter, RunProgressCache, cached_choices
+from beholder.web.pages import agreement, arena, case, compare, gallery, history, manage, matrix, review, runs
 from beholder.web.pages.case import LargeImageCache, pictures_router
 from beholder.web.pages.runs import run_router
 from beholder.web.responses import NotFound, add_error_handlers, compile_first_templates, template_environment
@@ -238,6 +238,7 @@ ROUTERS = (
     agreement.router,
     arena.router,
     pictures_router,
+    manage.router,
     review.router,
 )
 
@@ -265,6 +266,7 @@ def create_app(ledger: Path | str | None, *, hosts: Collection[str] = LOOPBACK, 
     app.state.ledger = _open_ledger(ledger)
     app.state.background = BackgroundResults()
     app.state.progress_cache = RunProgressCache()
+    app.state.pace_meter = RunPaceMeter()
     app.state.pictures = LargeImageCache()
     app.state.queues = ReviewQueueCache()
     load_assets()

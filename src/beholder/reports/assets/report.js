@@ -34,7 +34,7 @@ function verdictAt(at) {
   if (leftOut(at)) {
     const scored = Object.entries(data.criteria).filter(([, scores]) => scores[at] !== null && scores[at] !== undefined);
     return {
-      case: data.case[at], rubric: data.rubrics[data.rubric[at]], outcome: data.state[at], score: data.score[at], grade: data.grade[at], passed: data.passed[at],
+      measured: data.measured[at]?.[0], case: data.case[at], rubric: data.rubrics[data.rubric[at]], outcome: data.state[at], score: data.score[at], grade: data.grade[at], passed: data.passed[at],
       criteria: Object.fromEntries(scored.map(([key, scores]) => [key, { score: scores[at], scale: data.scales[key] }])),
       flags: data.flagged[at].map((flag) => ({ flag: data.flags[flag] })),
     };
@@ -125,15 +125,22 @@ function passes(at) {
   return words.every((word) => data.case[at].toLowerCase().includes(word) || searchable(at).includes(word));
 }
 
-function ordered(list) {
+/** The highest score that a verdict can have; of two that are not known, neither is before the other. */
+function possible(at) {
+  return data.score[at] ?? data.measured[at]?.[2] ?? 2;
+}
+
+function ordered(list, sort = state.sort) {
   const by = {
     worst: (a, b) => data.score[a] - data.score[b],
+    bound: (a, b) => possible(a) - possible(b),
+    no: (a, b) => data.no[b] - data.no[a],
     best: (a, b) => data.score[b] - data.score[a],
     name: (a, b) => data.case[a].localeCompare(data.case[b], "en", { numeric: true }),
     run: () => 0,
     flags: (a, b) => data.flagged[b].length + data.corrected[b] - data.flagged[a].length - data.corrected[a],
-  }[state.sort] ?? ((a, b) => {
-    const scores = data.criteria[state.sort.replace(/^by\./, "")] ?? [];
+  }[sort] ?? ((a, b) => {
+    const scores = data.criteria[sort.replace(/^by\./, "")] ?? [];
     return (scores[a] ?? Infinity) - (scores[b] ?? Infinity);
   });
   return list.slice().sort((a, b) => by(a, b) || a - b);
@@ -150,9 +157,9 @@ function chosen() {
   const sections = [];
   if (outcomes.length) {
     const told = outcomes.map(([name, found]) => `${found.length.toLocaleString("en")} ${stateName(name)}`).join(", ");
-    sections.push({ name: "Without a score", told, list: outcomes.flatMap(([, found]) => ordered(found)) });
+    sections.push({ name: "Without a score", told, list: outcomes.flatMap(([, found]) => ordered(found, state.sort === "worst" ? "bound" : state.sort)) });
   }
-  const order = { worst: "worst first", best: "best first", name: "by name", run: "in the order of the run", flags: "most flags first" };
+  const order = { worst: "worst first", best: "best first", name: "by name", run: "in the order of the run", flags: "most flags first", no: "most No first", bound: "lowest possible score first" };
   const by = order[state.sort] ?? `lowest ${title(state.sort.replace(/^by\./, ""))} first`;
   if (scored.length) sections.push({ name: `Scored, ${by}`, told: scored.length.toLocaleString("en"), list: ordered(scored) });
   return sections;
@@ -187,7 +194,7 @@ function toolbar() {
     oninput: () => { clearTimeout(search.waiting); search.waiting = setTimeout(() => go({ q: search.value }, true), 160); },
   });
   const most = h("input", { type: "number", "data-key": "most", step: "any", inputmode: "decimal", "aria-label": "At most", placeholder: "at most", oninput: () => go({ most: most.value }, true) });
-  const sorts = [["worst", "Worst first"], ["best", "Best first"], ["flags", "Most flags first"], ["name", "By name"], ["run", "Order of the run"],
+  const sorts = [["worst", "Worst first"], ["best", "Best first"], ["flags", "Most flags first"], ["no", "Most No first"], ["bound", "Lowest possible score first"], ["name", "By name"], ["run", "Order of the run"],
     ...criteria.map((key) => [`by.${key}`, `Lowest ${title(key)} first`])];
   add(find("toolbar"), [
     h("div", { class: "bar" },
@@ -251,7 +258,10 @@ function card(at) {
   const marks = [];
   if (data.flagged[at].some((flag) => data.flags[flag] === "pixels_disagree")) marks.push(h("span", { class: "tag audit" }, "pixels disagree"));
   if (data.corrected[at]) marks.push(h("span", { class: "tag" }, `${data.corrected[at]} corrected`));
-  const scores = Object.keys(data.criteria).filter((key) => data.criteria[key][at] !== null && data.criteria[key][at] !== undefined);
+  const known = (key) => (data.criteria[key][at] !== null && data.criteria[key][at] !== undefined) || data.ranges[key]?.[at];
+  const bars = Object.keys(data.criteria).filter(known).map((key) => bar(title(key), data.criteria[key][at], data.scales[key], data.ranges[key]?.[at]));
+  const [told, low, high] = data.measured[at] ?? [];
+  if (score === null && typeof low === "number" && (low > 0 || high < 1)) bars.unshift(bar("Score", null, [0, 1], [low, high]));
   return h("li", { class: "card" }, h("a", { href: address({ ...state, case: String(at) }), "data-at": at, onclick: (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
@@ -266,8 +276,18 @@ function card(at) {
           : [data.grade[at] && h("span", { class: `grade ${tone(score)}` }, text(data.grade[at])), h("span", { class: "number" }, shownScore(score, data.grade[at], data.passed[at])),
              data.passed[at] === false && h("span", { class: "tag bad" }, failedWords((data.gated[at] ?? []).map((gate) => data.gates[gate])))],
         marks),
-      scores.length > 0 && h("div", { class: "minis", "aria-hidden": "true" }, scores.map((key) => scaleBar(data.criteria[key][at], data.scales[key]))),
+      score === null && told && h("p", { class: "small" }, told),
+      bars.length > 0 && h("dl", { class: "bars" }, bars),
     )));
+}
+
+/** A line that says what its bar is about, and the number. */
+function bar(name, score, scale, range) {
+  const drawn = scaleBar(score, scale, range);
+  drawn.setAttribute("aria-hidden", "true");
+  const open = range && range[0] <= scale[0] && range[1] >= scale[1];
+  const told = score !== null && score !== undefined ? number(score) : open ? "not measured" : range.map((end) => number(end)).join("–");
+  return h("div", {}, h("dt", {}, text(name)), h("dd", {}, drawn, h("span", { class: "number" }, told)));
 }
 
 let growing = null;

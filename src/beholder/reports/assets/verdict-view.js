@@ -29,7 +29,7 @@ export function shownScore(score, grade, passed) {
 export function headline(verdict) {
   const line = h("p", { class: "headline" });
   if (verdict.score === undefined || verdict.score === null) {
-    add(line, h("span", { class: "tag lack" }, stateName(verdict.outcome)));
+    add(line, [h("span", { class: "tag lack" }, stateName(verdict.outcome)), verdict.measured && h("span", {}, " ", verdict.measured)]);
     return line;
   }
   if (verdict.preference?.winner) {
@@ -63,10 +63,16 @@ export function shownImages(verdict) {
   return verdict.images?.length ? verdict.images : verdict.pictures ?? [];
 }
 
-/** A bar for where on its scale a score lies. */
-export function scaleBar(score, scale) {
-  const share = score === null || score === undefined ? null : (score - scale[0]) / (scale[1] - scale[0] || 1);
+/** A bar for where on its scale a score lies; without one, for the range that it lies in. */
+export function scaleBar(score, scale, range = null) {
+  const place = (value) => (value - scale[0]) / (scale[1] - scale[0] || 1);
+  const share = score === null || score === undefined ? null : place(score);
   const filled = h("span", { class: "filled" });
+  if (share === null && range && (range[0] > scale[0] || range[1] < scale[1])) {
+    filled.style.left = `${100 * place(range[0])}%`;
+    filled.style.width = `${100 * Math.max(0.03, place(range[1]) - place(range[0]))}%`;
+    return h("span", { class: "scale range", role: "img", "aria-label": `between ${number(range[0])} and ${number(range[1])} on a scale from ${number(scale[0])} to ${number(scale[1])}` }, filled);
+  }
   filled.style.width = `${100 * Math.max(0.02, share ?? 0)}%`;
   return h("span", {
     class: `scale ${tone(share)}`, role: "img",
@@ -81,6 +87,8 @@ export function verdictView(verdict, { titles = {}, flagTitles = {}, onplace } =
   const names = { ...Object.fromEntries(Object.keys(verdict.criteria ?? {}).map((key) => [key, named(key)])), ...titles };
   const view = h("div", { class: "verdict" },
     headline(verdict),
+    verdict.score_range && typeof verdict.score !== "number" && h("div", { class: "criterion-head" }, h("p", { class: "muted" }, "The score lies between"), scaleBar(null, [0, 1], verdict.score_range),
+      h("p", { class: "points number" }, h("strong", {}, verdict.score_range.map((end) => end.toFixed(2)).join("–")))),
     verdict.lack && h("p", { class: "notice" }, text(verdict.lack)),
     verdict.calibrated && calibrated(verdict.calibrated, titles),
     fields(verdict),
@@ -236,7 +244,7 @@ function criterion(key, name, one, verdict) {
   return h("section", { class: "criterion" },
     h("div", { class: "criterion-head" },
       h("h3", { title: key }, text(name)),
-      scaleBar(one.score, one.scale),
+      scaleBar(one.score, one.scale, one.score_range),
       verdict.preference
         ? h("p", { class: "points" }, h("strong", {}, one.choice ? WINNERS[one.choice] : "not decided"), h("span", { class: "muted number" }, ` ${points}`))
         : h("p", { class: "points number" }, h("strong", {}, points), h("span", { class: "muted" }, ` / ${number(one.scale[1])}`)),

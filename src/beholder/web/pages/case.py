@@ -5,13 +5,14 @@ Images are addressed by the digest of their file only, and always re-encoded: a 
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from beholder.cases.case import Case, FieldValue, number_repeats
@@ -100,6 +101,7 @@ class OtherVerdict:
 
 @router.get("/runs/{run}/case")
 def case_view(
+    request: Request,
     ledger: LedgerDep,
     run: str,
     filters: FiltersDep,
@@ -145,6 +147,11 @@ def case_view(
         others=others,
         columns=list(dict.fromkeys(key for other in others for key in other.verdict.criteria)),
         back=back,
+        starred=bool(ledger.starred(record.id, [id])),
+        comments=ledger.comments(record.id, [id]),
+        query=request.url.query,
+        by=chosen.verdict.rubric if len(judged) > 1 else "",
+        command=shlex.join(["beholder", "show", record.id, chosen.verdict.case]),
         turns=_neighbor_links(ledger, record, filters, place),
         place=place,
     )

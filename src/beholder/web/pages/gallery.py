@@ -4,29 +4,40 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Annotated, TypeAlias
+from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import HTMLResponse
 from pydantic import Field
 
 from beholder.cases.case import CANDIDATES, Case, number_repeats
-from beholder.errors import LedgerError, UsageError
+from beholder.errors import UsageError
 from beholder.images.source import is_remote
 from beholder.judges.audit import DISAGREE
 from beholder.ledger.ledger import Ledger
-from beholder.ledger.types import SORT_ORDERS, RunRecord, StoredVerdict, VerdictFilter
-from beholder.reports.text import criterion_titles, humanize, winner_title
+from beholder.ledger.types import RUNNING, SORT_ORDERS, RunRecord, StoredVerdict, VerdictFilter
+from beholder.reports.text import case_caption, criterion_titles, describe_measured, humanize, winner_title
 from beholder.verdicts.verdict import CasePicture, SentImage, Verdict
-from beholder.web.background import BackgroundDep, cached_choices
+from beholder.web.background import MANY_VERDICTS, BackgroundDep, BackgroundResults, cached_choices
 from beholder.web.responses import LedgerDep, find_run, format_short, make_url, render_page, score_tone, to_json_values
 
 router = APIRouter()
 
 PAGE_SIZE = 48
-SORT_NAMES = {"worst": "worst first", "best": "best first", "order": "as in the suite", "case": "by name"}
+GALLERY_REFRESH_S = 4  # of a run under way
+SORT_NAMES = {
+    "worst": "worst first",
+    "best": "best first",
+    "no": "most No first",
+    "bound": "lowest possible score first",
+    "order": "as in the suite",
+    "case": "by name",
+}
 
 QueryText = Annotated[str, Query(max_length=500)]
 QueryNumber = Annotated[str, Query(max_length=40)]
@@ -62,6 +73,7 @@ class GalleryQuery:
     flag: QueryText = ""
     style: QueryText = ""
     winner: QueryText = ""
+    marked: QueryText = ""
     group: QueryGroups = ()
     sort: QueryText = ""
 
@@ -73,11 +85,15 @@ def _parse_filters(asked: Annotated[GalleryQuery, Depends()]) -> GalleryFilters:
         raise UsageError(f"Cases are sorted by {', '.join(SORT_ORDERS)}, not by {sort!r}.")
     if asked.passed not in ("", "yes", "no"):
         raise UsageError(f"passed is yes or no, not {asked.passed!r}.")
+    if asked.marked not in ("", "star", "comment"):
+        raise UsageError(f"marked is star or comment, not {asked.marked!r}.")
     wanted = VerdictFilter(
         **{
             name: getattr(asked, name)
             for name in ("outcome", "grade", "rubric", "criterion", "assertion", "flag", "style", "winner")
         },
+        starred=asked.marked == "star",
+        commented=asked.marked == "comment",
         passed={"yes": True, "no": False}.get(asked.passed),
         least=_parse_number(asked.least),
         most=_parse_number(asked.most),
@@ -94,10 +110,13 @@ PageNumber = Annotated[int, Query(ge=1, le=10_000_000)]
 
 @dataclass(frozen=True, slots=True)
 class CardBar:
-    """A criterion on a card: its label with its score, and the place on its scale in percent."""
+    """A criterion on a card: its title, its score as text, the bar from `start` to `end` in percent of its scale (none
+    without a score); one that was measured in part has a bar where the score lies."""
 
-    label: str
-    percent: float | None
+    title: str
+    score: str
+    start: float
+    end: float | None
     tone: str
 
 
@@ -117,6 +136,10 @@ class GalleryCard:
     audited: bool
     pictures: tuple[tuple[str, str], ...]
     bars: tuple[CardBar, ...]
+    measured: str
+    told: str
+    starred: bool
+    comments: int
     winner: str = ""
     gates: tuple[str, ...] = ()
 
@@ -127,12 +150,14 @@ def gallery_view(
 ) -> HTMLResponse:
     """The verdicts of a run as cards."""
     record = find_run(ledger, run)
+    indexing = bool(filters.wanted.text) and not _index_texts(ledger, background, record)
     page = ledger.browse(record.id, filters.wanted, offset=(at - 1) * PAGE_SIZE, limit=PAGE_SIZE)
     pages = max(1, math.ceil(page.total / PAGE_SIZE))
     if at > pages:  # the list is shorter than when the URL was made
         at = pages
         page = ledger.browse(record.id, filters.wanted, offset=(at - 1) * PAGE_SIZE, limit=PAGE_SIZE)
     here = f"/runs/{record.id}/cases"
+    here_query = make_url(here, **filters.asked).partition("?")[2]
     offered = cached_choices(ledger, background, record)
     turns = {
         name: make_url(here, **filters.asked, at=number if number > 1 else None) if 1 <= number <= pages else ""
@@ -150,6 +175,10 @@ def gallery_view(
         pages=pages,
         turns=turns,
         asked=filters.asked,
+        views=_list_views(ledger, record, filters),
+        query=here_query,
+        indexing=indexing,
+        refresh_s=0 if record.state != RUNNING else GALLERY_REFRESH_S,
         filtered=filters.any,
         choices=offered,
         groups={**offered.groups, **{name: () for name in filters.wanted.groups if name not in offered.groups}},
@@ -162,6 +191,7 @@ def gallery_view(
 @router.get("/api/runs/{run}/verdicts")
 def gallery_json(
     ledger: LedgerDep,
+    background: BackgroundDep,
     run: str,
     filters: FiltersDep,
     at: PageNumber = 1,
@@ -169,6 +199,8 @@ def gallery_json(
 ) -> dict[str, object]:
     """The same verdicts as JSON: page `at` of those that the filters leave, `size` to a page."""
     record = find_run(ledger, run)
+    if filters.wanted.text:
+        _index_texts(ledger, background, record)
     page = ledger.browse(record.id, filters.wanted, offset=(at - 1) * size, limit=size)
     verdicts = [
         to_json_values({**stored.verdict.to_dict(), "groups": dict(stored.groups), "reused": stored.reused})
@@ -194,39 +226,92 @@ def list_unjudged_images(record: RunRecord, case: Case, verdict: Verdict, size: 
     ]
 
 
+def _index_texts(ledger: Ledger, background: BackgroundResults, record: RunRecord) -> bool:
+    """Put the texts of a run into the index of words, as far as they are not; return whether all of them are there."""
+    if ledger.read_only:
+        return True
+    if record.total <= MANY_VERDICTS:
+        background.get_or_compute(("texts", record.id), record.updated, partial(ledger.index_texts, record.id))
+        return True
+    return background.poll(("texts", record.id), record.updated, partial(ledger.index_texts, record.id)).fresh
+
+
+def _list_views(ledger: Ledger, record: RunRecord, filters: GalleryFilters) -> list[tuple[str, str, bool]]:
+    """Return the saved views of a run: name, URL, and whether it is the one that is shown."""
+    here, shown = f"/runs/{record.id}/cases", sorted(parse_qsl(make_url("", **filters.asked).partition("?")[2]))
+    return [
+        (name, f"{make_url(here)}?{query}" if query else make_url(here), sorted(parse_qsl(query)) == shown)
+        for name, query in ledger.views(record.id).items()
+    ]
+
+
 def _make_cards(
-    ledger: Ledger, record: RunRecord, judged: Sequence[StoredVerdict], filters: GalleryFilters, first: int
+    ledger: Ledger, record: RunRecord, judged: Sequence[StoredVerdict], filters: GalleryFilters, first: int | None
 ) -> list[GalleryCard]:
+    """Return cards of verdicts, the first of which is at a place of the filtered list, if they are of one."""
     digests = {image.source_digest for stored in judged for image in _card_images(stored.verdict)}
     kept, titles = ledger.has_thumbnail(list(digests)), criterion_titles(record.rubrics)
+    ids = [stored.verdict.case for stored in judged]
+    cases = ledger.cases_on(record.id, ids)
+    marks = _Marks(ledger.starred(record.id, ids), Counter(one.case for one in ledger.comments(record.id, ids)))
     return [
-        _make_card(record, stored, filters, first + place, _card_pictures(ledger, record, stored.verdict, kept), titles)
+        _make_card(
+            record,
+            stored,
+            filters,
+            None if first is None else first + place,
+            _card_pictures(record, cases.get(stored.verdict.case), stored.verdict, kept),
+            titles,
+            _caption(cases, stored.verdict.case),
+            marks,
+        )
         for place, stored in enumerate(judged)
     ]
 
 
 def _card_pictures(
-    ledger: Ledger, record: RunRecord, verdict: Verdict, kept: Collection[str]
+    record: RunRecord, case: Case | None, verdict: Verdict, kept: Collection[str]
 ) -> tuple[tuple[str, str], ...]:
     """Return role and URL of the pictures of a card: thumbnails of the ledger, else files of the case."""
     images = _card_images(verdict)
     if images:
         pictured = (image for image in images if image.source_digest in kept)
         return tuple((image.role, f"/pictures/{image.source_digest}.webp") for image in pictured)
-    try:
-        files = list_unjudged_images(record, ledger.case(record.id, verdict.case), verdict, "small")
-    except LedgerError:  # a review of a run that was deleted
+    if case is None:  # of a review of a run that was deleted
         return ()
+    files = list_unjudged_images(record, case, verdict, "small")
     return tuple(files if len(files) <= 2 else (files[0], files[-1]))
+
+
+NEWEST = 8  # verdicts that the page of a running run shows
+
+
+def newest_cards(ledger: Ledger, record: RunRecord) -> list[GalleryCard]:
+    """Return the last verdicts of a run as cards, the newest first."""
+    return _make_cards(ledger, record, ledger.newest(record.id, NEWEST), GalleryFilters({}, VerdictFilter()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """Which cases have a star, and how many comments each has."""
+
+    starred: Collection[str]
+    comments: Counter[str]
+
+
+def _caption(cases: Mapping[str, Case], case_id: str) -> str:
+    return case_caption(cases[case_id].fields) if case_id in cases else ""
 
 
 def _make_card(
     record: RunRecord,
     stored: StoredVerdict,
     filters: GalleryFilters,
-    place: int,
+    place: int | None,
     pictures: tuple[tuple[str, str], ...],
     titles: Mapping[str, str],
+    caption: str,
+    marks: _Marks,
 ) -> GalleryCard:
     verdict = stored.verdict
     return GalleryCard(
@@ -243,6 +328,10 @@ def _make_card(
         any(flag.flag == DISAGREE for flag in verdict.flags),
         pictures,
         tuple(_make_bars(verdict, titles)),
+        describe_measured(verdict),
+        caption,
+        verdict.case in marks.starred,
+        marks.comments[verdict.case],
         winner_title(verdict.preference.winner) if verdict.preference and verdict.preference.winner else "",
         tuple(titles.get(key) or humanize(key) for key in verdict.failed_gates),
     )
@@ -260,13 +349,26 @@ def _card_images(verdict: Verdict) -> Sequence[SentImage | CasePicture]:
 
 def _make_bars(verdict: Verdict, titles: Mapping[str, str]) -> list[CardBar]:
     bars = []
+    ends = verdict.score_range
+    if verdict.score is None and ends is not None and ends != (0, 1):
+        bars.append(_range_bar("Score", ends, (0, 1), f"{ends[0]:.2f}–{ends[1]:.2f}"))
     for key, result in verdict.criteria.items():
-        low, high = result.scale
-        share = None if result.score is None else (result.score - low) / ((high - low) or 1)
-        score = "no score" if result.score is None else format_short(result.score, decisive=verdict.is_decisive)
-        percent = None if share is None else max(3.0, 100 * share)  # a low score stays visible
-        bars.append(CardBar(f"{titles.get(key) or humanize(key)}: {score}", percent, score_tone(share)))
+        title, (low, high) = titles.get(key) or humanize(key), result.scale
+        if result.score is not None:
+            share = (result.score - low) / ((high - low) or 1)
+            score = format_short(result.score, decisive=verdict.is_decisive)
+            bars.append(CardBar(title, score, 0, max(3.0, 100 * share), score_tone(share)))  # a low score stays visible
+        elif result.score_range is not None and tuple(result.score_range) != tuple(result.scale):
+            told = "–".join(dict.fromkeys(map(format_short, result.score_range)))
+            bars.append(_range_bar(title, result.score_range, result.scale, told))
+        else:
+            bars.append(CardBar(title, "not measured" if result.abstained else "no score", 0, None, "none"))
     return bars
+
+
+def _range_bar(title: str, ends: tuple[float, float], scale: tuple[float, float], told: str) -> CardBar:
+    low, high = (100 * (end - scale[0]) / ((scale[1] - scale[0]) or 1) for end in ends)
+    return CardBar(title, told, low, max(high, low + 3), "range")
 
 
 def parse_groups(asked: Sequence[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import chain, islice
 from typing import Annotated, Any, TypeVar
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
@@ -43,27 +43,17 @@ from beholder.reviews.votes import compare_votes
 from beholder.web.background import ProgressCacheDep
 from beholder.web.pages.case import LargeImagesDep, image_media_type
 from beholder.web.pages.review_form import image_labels, is_vote, make_form, score_keys, side_title
-from beholder.web.responses import LedgerDep, NotFound, find_run, from_state, make_url, render_page
+from beholder.web.responses import FormDep, LedgerDep, NotFound, find_run, from_state, make_url, render_page
 
 router = APIRouter()
 
 T = TypeVar("T")
 
 JSON = "application/json"
-MAX_FIELDS = 2000
 MAX_GROUP_CASES = 1000  # cases that are searched for groups to offer
 MAX_PAIRS_SHOWN = 20  # in the list of differences
 MAX_TURN_LENGTH = 40
 CSV_CHUNK_LINES = 2000  # sent at a time: a chunk costs about as much as a hundred lines
-
-
-async def _read_form(request: Request) -> dict[str, str]:
-    """Parse an urlencoded form; the last value of a repeated name counts."""
-    body = await request.body()
-    try:
-        return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MAX_FIELDS))
-    except ValueError:
-        raise UsageError("What was sent is not a form of this app.") from None
 
 
 def _get_review(ledger: LedgerDep, review: str) -> Review:
@@ -73,7 +63,6 @@ def _get_review(ledger: LedgerDep, review: str) -> Review:
     return loaded
 
 
-FormDep = Annotated[dict[str, str], Depends(_read_form)]
 QueuesDep = Annotated[ReviewQueueCache, from_state("queues")]
 ReviewDep = Annotated[Review, Depends(_get_review)]
 
@@ -236,7 +225,8 @@ def review_image(
     role = rating.sheet.roles[at]
     number = rating.sheet.roles[:at].count(role)
     sent = (
-        [image.source_digest for image in verdict.shown_images if image.role == role] for verdict in rating.judge_verdicts
+        [image.source_digest for image in verdict.shown_images if image.role == role]
+        for verdict in rating.judge_verdicts
     )
     digest = next((digests[number] for digests in sent if number < len(digests)), None)
     if digest is not None:

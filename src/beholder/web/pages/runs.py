@@ -19,18 +19,20 @@ from beholder.runs.ledger_access import correct_state
 from beholder.verdicts.verdict import Outcome
 from beholder.web.background import (
     MANY_VERDICTS,
+    REFRESH_S,
     BackgroundDep,
     CachedResult,
+    PaceMeterDep,
     ProgressCacheDep,
+    RunPace,
     RunProgressCache,
     cached_counts,
     cached_overview,
 )
+from beholder.web.pages.gallery import newest_cards
 from beholder.web.responses import LedgerDep, find_run, make_url, render_page
 
 router = APIRouter()
-
-REFRESH_S = 2  # between two updates of the page of a running run
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class RunRow:
     rater: str = ""
     of: RunRecord | None = None
     rated: int = 0
+    pace: RunPace | None = None
 
     @property
     def state(self) -> str:
@@ -56,9 +59,11 @@ class RunRow:
 
 
 @router.get("/")
-def runs_view(ledger: LedgerDep, progress_cache: ProgressCacheDep) -> HTMLResponse:
+def runs_view(ledger: LedgerDep, progress_cache: ProgressCacheDep, meter: PaceMeterDep) -> HTMLResponse:
     """All runs."""
-    rows = list_rows(ledger, progress_cache)
+    rows = [
+        replace(row, pace=meter.measure(row.record, row.progress.done)) for row in list_rows(ledger, progress_cache)
+    ]
     return render_page(
         "runs.html",
         title="Runs",
@@ -76,14 +81,15 @@ def runs_json(ledger: LedgerDep, progress_cache: ProgressCacheDep) -> list[dict[
 
 
 @router.get("/api/runs/{run}")
-def run_json(ledger: LedgerDep, run: str) -> dict[str, object]:
-    """Progress of a run."""
+def run_json(ledger: LedgerDep, meter: PaceMeterDep, run: str) -> dict[str, object]:
+    """Progress of a run; its `pace` once that is known, while it is under way and asked for again."""
     record = find_run(ledger, run)
     counts = ledger.counts(record.id)
     not_asked = counts.states[str(Outcome.OVER_BUDGET)]
     progress = RunProgress(counts.verdicts, counts.states["scored"], counts.mean, not_asked)
     return {
         **_run_json(record, progress),
+        "pace": pace.to_dict() if (pace := meter.measure(record, counts.verdicts)) else None,
         "states": dict(counts.states),
         "grades": escape_hidden_values(dict(counts.grades)),
     }
@@ -141,7 +147,7 @@ LARGE_RUN_REFRESH_S = 15  # of a run whose summary is computed in a process of i
 
 
 @run_router.get("/runs/{run}")
-def run_view(ledger: LedgerDep, background: BackgroundDep, run: str) -> HTMLResponse:
+def run_view(ledger: LedgerDep, background: BackgroundDep, meter: PaceMeterDep, run: str) -> HTMLResponse:
     """The summary of a run, as in its report: outcomes, histograms, means with intervals, what failed."""
     record = find_run(ledger, run)
     counts = cached_counts(ledger, background, record)
@@ -169,6 +175,8 @@ def run_view(ledger: LedgerDep, background: BackgroundDep, run: str) -> HTMLResp
         summary=overview.value,
         fresh=overview.fresh,
         live_s=0 if record.state != RUNNING else REFRESH_S if record.total <= MANY_VERDICTS else LARGE_RUN_REFRESH_S,
+        pace=meter.measure(record, counts.verdicts),
+        newest=newest_cards(ledger, record) if record.state == RUNNING else [],
         case_link=case_link,
         list_link=lambda **asked: _gallery_link(record, **asked),
     )

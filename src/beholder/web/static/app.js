@@ -21,16 +21,69 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// A form whose choices are made is sent; without script it has a button.
-for (const form of document.querySelectorAll("form[data-auto]")) {
-  form.addEventListener("change", () => form.requestSubmit());
-  // What is empty need not stand in the address.
+// Filters take effect when they are applied, never by a choice alone (WCAG 3.2.2). The list then comes as a new page, on
+// which the keyboard is where it was.
+const FOCUS_KEY = "beholder-focus";
+for (const form of document.querySelectorAll("form[data-filters]")) {
+  const fields = [...form.elements];
+  const named = (field) => `${new URL(form.action).pathname} ${field.name} ${field.dataset.group ?? ""}`;
+  const back = sessionStorage.getItem(FOCUS_KEY);
+  fields.find((field) => named(field) === back)?.focus({ preventScroll: true });
+  sessionStorage.removeItem(FOCUS_KEY);
+  form.addEventListener("change", () => form.classList.add("changed"));
   form.addEventListener("submit", () => {
-    for (const field of form.elements) if (field.name && !field.value) field.disabled = true;
+    if (fields.includes(document.activeElement)) sessionStorage.setItem(FOCUS_KEY, named(document.activeElement));
+    // What is empty need not stand in the address.
+    for (const field of fields) if (field.name && !field.value) field.disabled = true;
   });
   addEventListener("pageshow", () => {
-    for (const field of form.elements) field.disabled = false;
+    for (const field of fields) field.disabled = false;
   });
 }
+
+// What needs a script is shown only with one. Copy buttons say what became of it.
+for (const one of document.querySelectorAll("[data-scripted]")) one.hidden = false;
+
+async function copy(value) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(value);
+  const field = document.createElement("textarea"); // over plain HTTP from another machine
+  field.value = value;
+  document.body.append(field);
+  field.select();
+  document.execCommand("copy");
+  field.remove();
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.("[data-copy], [data-copy-link], [data-copy-from]");
+  if (!button || button.dataset.told) return;
+  const { copy: value, copyLink: link, copyFrom: source } = button.dataset;
+  button.dataset.told = button.textContent;
+  try {
+    await copy(value ?? (link ? new URL(link, location.href).href : JSON.stringify(await (await fetch(source)).json(), null, 2)));
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "Not copied";
+  }
+  setTimeout(() => { button.textContent = button.dataset.told; delete button.dataset.told; }, 1500);
+});
+
+// A small form changes only its own part of the page; without script the page is loaded anew.
+document.addEventListener("submit", async (event) => {
+  const form = event.target.closest?.("form[data-swap]");
+  if (!form) return;
+  event.preventDefault();
+  const id = form.dataset.swap;
+  const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form, event.submitter)) });
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const part = answer.ok && page.getElementById(id);
+  if (!part) {
+    document.querySelector("main").replaceChildren(...page.querySelector("main").childNodes); // the error, in a sentence
+    return;
+  }
+  document.getElementById(id).replaceWith(part);
+  for (const one of part.querySelectorAll("[data-scripted]")) one.hidden = false;
+  part.querySelector("button, summary, a")?.focus({ preventScroll: true });
+});
 
 document.documentElement.dataset.app = ""; // keys and forms answer from here on

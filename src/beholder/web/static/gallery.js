@@ -2,8 +2,8 @@ import { isTyping } from "./dom.js";
 
 // Cards by keyboard; on a small screen the filters are folded until somebody wants them.
 
-const cards = [...document.querySelectorAll("[data-cards] a")];
 document.addEventListener("keydown", (event) => {
+  const cards = [...document.querySelectorAll("[data-cards] a")];
   if (isTyping(event) || !["j", "k"].includes(event.key) || !cards.length) return;
   const now = cards.indexOf(document.activeElement);
   cards[Math.min(cards.length - 1, Math.max(0, now + (event.key === "j" ? 1 : -1)))].focus();

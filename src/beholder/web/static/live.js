@@ -1,15 +1,20 @@
-// A page whose numbers still change is asked for again every few seconds and, where it has become another, put in its
-// own place: counts, outcomes, charts, cost. What is folded out stays so. Once nothing changes any more it is loaded anew.
+// Parts of a page that still change are asked for again every few seconds and, where they have become others, put in their
+// own place: counts, outcomes, charts, cost, cards. What is folded out stays so, as does the focus; while somebody fills in
+// a field of a part it stays as it is. A part says after how many seconds; once none does so any more, the page is done.
 
-const place = () => document.querySelector("[data-live]");
-const everyMs = 1000 * Number(place()?.dataset.live);
-let seen = place()?.innerHTML; // as it came: folding out changes what is there
+const parts = () => [...document.querySelectorAll("[data-live]")];
+const seconds = () => Math.max(...parts().map((one) => Number(one.dataset.live)), 0);
+let seen = parts().map((one) => one.innerHTML); // as they came: folding out changes what is there
 
-function put(now) {
-  const old = place();
+function put(old, now) {
   const folds = [...old.querySelectorAll("details")].map((one) => one.open);
   now.querySelectorAll("details").forEach((one, at) => { one.open = folds[at] ?? one.open; });
+  for (const one of now.querySelectorAll("[data-scripted]")) one.hidden = false;
   const at = old.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  // Cards that are the same stay, so that their pictures do not blink.
+  const cards = new Map([...old.querySelectorAll("li.card")].map((one) => [one.outerHTML, one]));
+  for (const one of now.querySelectorAll("li.card")) if (cards.has(one.outerHTML)) one.replaceWith(cards.get(one.outerHTML));
+  old.dataset.live = now.dataset.live;
   old.replaceChildren(...now.childNodes);
   if (at) old.querySelector(`[href="${CSS.escape(at)}"]`)?.focus({ preventScroll: true });
 }
@@ -17,15 +22,19 @@ function put(now) {
 async function look() {
   const answer = document.hidden ? null : await fetch(location.href);
   if (answer?.ok) {
-    const now = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-live]");
-    if (!now) return location.reload();
-    if (now.innerHTML !== seen) {
-      seen = now.innerHTML;
-      put(now);
-    }
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const now = [...page.querySelectorAll("[data-live]")];
+    if (!now.length) return location.reload();
+    parts().forEach((old, at) => {
+      const busy = old.contains(document.activeElement) && document.activeElement.matches("input, select, textarea");
+      if (!now[at] || busy || now[at].innerHTML === seen[at]) return;
+      seen[at] = now[at].innerHTML;
+      put(old, now[at]);
+    });
+    if (!Math.max(...now.map((one) => Number(one.dataset.live)))) return;
   }
   next();
 }
 
-const next = () => setTimeout(() => look().catch(next), everyMs);
-if (place()) next();
+const next = () => setTimeout(() => look().catch(next), 1000 * (seconds() || 2));
+if (parts().length) next();
