@@ -127,7 +127,9 @@ def _check_numbered_names(rubric: Rubric) -> Iterator[Problem]:
 def _check_reserved_keys(rubric: Rubric) -> Iterator[Problem]:
     """Return the keys that would collide with other keys of an answer."""
     if rubric.places and "places" in {finding.key for finding in rubric.findings}:
-        yield Problem("'places' is the key of the places of an answer; choose another, or leave out `places`", "findings")
+        yield Problem(
+            "'places' is the key of the places of an answer; choose another, or leave out `places`", "findings"
+        )
     if "criteria" in {criterion.key for criterion in rubric.criteria}:
         yield Problem("'criteria' is the key that holds the criteria of an answer; choose another", "criteria")
     for index, finding in enumerate(rubric.findings):

@@ -236,7 +236,8 @@ def review_image(
     role = rating.sheet.roles[at]
     number = rating.sheet.roles[:at].count(role)
     sent = (
-        [image.source_digest for image in verdict.shown_images if image.role == role] for verdict in rating.judge_verdicts
+        [image.source_digest for image in verdict.shown_images if image.role == role]
+        for verdict in rating.judge_verdicts
     )
     digest = next((digests[number] for digests in sent if number < len(digests)), None)
     if digest is not None:
