@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from beholder.verdicts.verdict import (
     AssertionResult,
     CalibratedRating,
+    CasePicture,
     Correction,
     Coverage,
     CriterionResult,
@@ -14,6 +15,7 @@ from beholder.verdicts.verdict import (
     Juror,
     Jury,
     Outcome,
+    Place,
     SentImage,
     Verdict,
     mark_unmeasured,
@@ -121,4 +123,6 @@ def verdicts() -> st.SearchStrategy[Verdict]:
         coverage=maybe(st.builds(Coverage, COUNT, COUNT, TEXT)),
         total_range=maybe(st.tuples(REAL, REAL)),
         calibrated=st.dictionaries(NAME, calibrated, max_size=2),
+        pictures=maybe(listed(st.builds(CasePicture, TEXT, TEXT), 2)),
+        places=maybe(listed(st.builds(Place, TEXT, listed(st.tuples(SHARE, SHARE, SHARE, SHARE), 2), TEXT), 2)),
     ).map(mark_unmeasured)  # `scored` by too little is what only an older version wrote

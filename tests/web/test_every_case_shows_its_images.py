@@ -62,6 +62,22 @@ def test_only_images_of_the_case_are_read(site: str) -> None:
         assert client.get("/case-pictures/small.webp", params=asked).status_code == 200
 
 
+def test_a_run_without_thumbnails_shows_its_files(tmp_path: Path, started: Started) -> None:
+    data = picture(1)
+    (tmp_path / "photo.webp").write_bytes(data)
+    one = restyle(1)
+    images = tuple(replace(image, source_digest=digest(data)) for image in one.images)
+    one = replace(one, images=images)
+    files = {"input": str(tmp_path / "photo.webp"), "edited": "/nowhere/photo.webp"}
+    entry = replace(told(1, restyle(1)), verdict=one, case=case(one, images=files), thumbnails=())
+    ledger_with(tmp_path / "ledger.db", [entry], run_record(RUN)).close()
+    with httpx.Client(base_url=started(tmp_path / "ledger.db"), trust_env=False) as client:
+        card = client.get(f"/runs/{RUN}/cases").text.split('<li class="card">')[1]
+        assert card.count("<img") == 1
+        src = card.split('<img src="')[1].split('"')[0].replace("&amp;", "&")
+        assert client.get(src).headers["content-type"] == "image/jpeg"
+
+
 def test_a_case_without_images_says_nothing_of_them(tmp_path: Path, started: Started) -> None:
     one = described(1)
     entry = replace(told(1, restyle(1)), verdict=one, case=Case(one.case, {}, {"output": "a cup"}), thumbnails=())

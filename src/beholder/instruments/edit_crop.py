@@ -17,7 +17,7 @@ from beholder.images.prepare import digest, fit_size, upright_size
 from beholder.images.source import read_header
 from beholder.instruments.instrument import format_percent
 from beholder.instruments.pair import ImagePair
-from beholder.instruments.regions import MAX_INFERRED_SHARE, Box, name_place
+from beholder.instruments.regions import MAX_INFERRED_SHARE, Box, name_place, round_box
 
 REGION_SIDE = 512  # longer side at which the region is inferred
 MARGIN = 0.15  # of the longer side of the region: how much of its surroundings a crop shows on each side
@@ -35,6 +35,7 @@ class EditCrop:
         share: The share of the image before that its crop shows.
         sentence: Where that is.
         why_not: Why there are no crops; empty where there are.
+        boxes: Of the crops in the images before and after; none without crops.
     """
 
     before: PreparedImage | None = None
@@ -42,6 +43,7 @@ class EditCrop:
     share: float = 0.0
     sentence: str = ""
     why_not: str = ""
+    boxes: tuple[Box, ...] = ()
 
 
 def crop_edit_region(before: bytes, after: bytes, sizing: Sizing) -> EditCrop:
@@ -71,6 +73,7 @@ def crop_edit_region(before: bytes, after: bytes, sizing: Sizing) -> EditCrop:
         after=_cut(after, box_after, sizing, "edited"),
         share=share,
         sentence=f"The probe showed {format_percent(share)} of the image, around what changed: {where}.",
+        boxes=(round_box(box), round_box(box_after)),
     )
 
 

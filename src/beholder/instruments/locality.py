@@ -18,6 +18,7 @@ from beholder.instruments.instrument import (
 from beholder.instruments.pair import ImagePair, compute_quantiles
 from beholder.instruments.regions import (
     MAX_INFERRED_SHARE,
+    MIN_SHOWN_SHARE,
     NOTICEABLE_DELTA_E,
     add_mostly,
     find_changed_regions,
@@ -40,7 +41,7 @@ def _read_changed(pair: ImagePair) -> PairReading:
         return PairReading(0.0, "Nothing that can be seen has changed.")
     place = locate(pair.changed_mask)
     sentence = f"{format_percent(share)} of the image changed, {add_mostly(place.name)}."
-    return PairReading(share, sentence, boxes=place.boxes)
+    return PairReading(share, sentence, boxes=place.boxes if share >= MIN_SHOWN_SHARE else ())
 
 
 @INSTRUMENTS.pair("regions", cheap=False)
@@ -138,7 +139,7 @@ def _read_leakage(pair: ImagePair) -> PairReading:
         return PairReading(0.0, f"No pixel {_name_outside(pair)} differs {by}.")
     place = locate(changed)
     sentence = f"{format_percent(share)} of the pixels {_name_outside(pair)} differ {by}, {add_mostly(place.name)}."
-    return PairReading(share, sentence, boxes=place.boxes)
+    return PairReading(share, sentence, boxes=place.boxes if share >= MIN_SHOWN_SHARE else ())
 
 
 @INSTRUMENTS.pair("leakage_mean", unit="ΔE", better="lower")

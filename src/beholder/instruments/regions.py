@@ -165,6 +165,8 @@ def _measure_spread(along: Array) -> float:
 NOTICEABLE_DELTA_E = 10.0  # ΔE that is seen at a glance
 MAX_INFERRED_SHARE = 0.6  # of the image: an inferred region that is larger than this tells nothing of what was intended
 
+MIN_SHOWN_SHARE = 0.001  # of the image: pixels that changed and are fewer are not pointed at
+
 _REGION_SIDE = 256  # regions are found at this size
 _MIN_REGION_SHARE = 0.001  # of the image
 _MAX_CLOSED_GAP = 0.02  # of the longer side: gaps up to this are closed

@@ -26,7 +26,7 @@ from beholder.verdicts.answer import Transcript
 from beholder.verdicts.jury import JuryMember, combine_parts, combine_verdicts
 from beholder.verdicts.probe import add_probe, flag_not_probed
 from beholder.verdicts.score import VerdictHeader
-from beholder.verdicts.verdict import CasePicture, Outcome, Verdict
+from beholder.verdicts.verdict import Box, CasePicture, Outcome, Verdict
 
 if TYPE_CHECKING:
     from beholder.instruments.edit_crop import EditCrop
@@ -195,7 +195,8 @@ class CaseJudge:
             if brief is not None
             for sample in range(self.samples)
         ]
-        return _Probe(probe_rubric, conversations, (crop.share, crop.sentence), crop.why_not)
+        boxes = dict(zip(PROBED_ROLES, crop.boxes, strict=False))
+        return _Probe(probe_rubric, conversations, (crop.share, crop.sentence), crop.why_not, boxes)
 
     def _start_examining(
         self, rubric: Rubric, conversations: Sequence[Conversation], case: Case
@@ -234,13 +235,14 @@ class _Probe:
     conversations: Sequence[Conversation] = ()
     region: tuple[float, str] = (0.0, "")
     why_not: str = ""
+    boxes: Mapping[str, Box] = field(default_factory=dict)
 
     def add_to(self, verdict: Verdict) -> Verdict:
         """Return the verdict on the whole with what was said about the crop."""
         if self.why_not:
             return flag_not_probed(verdict, self.why_not)
         ended = [conversation for conversation in self.conversations if not conversation.is_open]
-        return add_probe(verdict, self.rubric, ended, self.region) if self.rubric else verdict
+        return add_probe(verdict, self.rubric, ended, self.region, self.boxes) if self.rubric else verdict
 
 
 async def _select_thumbnails(thumbnails: ThumbnailSelector, digests: Sequence[str]) -> Collection[str]:

@@ -9,12 +9,18 @@ from statistics import median
 
 from beholder.rubrics.rubric import PROBED_REGION, Rubric, to_fraction
 from beholder.verdicts.jury import JuryMember, sum_calls
-from beholder.verdicts.verdict import Flag, Verdict, to_plain_number
+from beholder.verdicts.verdict import Box, Flag, Place, Verdict, to_plain_number
 
 PROBE_PREFIX = "probe."  # of the measurements
 
 
-def add_probe(verdict: Verdict, rubric: Rubric, members: Sequence[JuryMember], region: tuple[float, str]) -> Verdict:
+def add_probe(
+    verdict: Verdict,
+    rubric: Rubric,
+    members: Sequence[JuryMember],
+    region: tuple[float, str],
+    boxes: Mapping[str, Box] | None = None,
+) -> Verdict:
     """Return the verdict with the answers to a probe as measurements, and with what they cost.
 
     Of several judges or samples an answer is the median, with the words of the one nearest to it. A call without an
@@ -25,6 +31,7 @@ def add_probe(verdict: Verdict, rubric: Rubric, members: Sequence[JuryMember], r
         rubric: The questions, as a rubric (`Rubric.make_probe_rubric`).
         members: The conversations about the crops; none if no judge could be asked.
         region: The share of the image that the crop shows, and a sentence on where that is.
+        boxes: Where it is, by the role of the image.
     """
     if not members:
         return verdict
@@ -34,10 +41,11 @@ def add_probe(verdict: Verdict, rubric: Rubric, members: Sequence[JuryMember], r
     flags = [
         Flag("probe_failed", "probe", str(one.outcome), _name_judge(one, len(verdicts)) + one.detail) for one in failed
     ]
-    measurements = dict(verdict.measurements)
+    measurements, places = dict(verdict.measurements), list(verdict.places or ())
     if answered and verdict.answered:
         share, sentence = region
         measurements[f"{PROBE_PREFIX}{PROBED_REGION}"] = _make_reading(round(share, 4), "share", sentence)
+        places += [Place(f"{PROBE_PREFIX}{PROBED_REGION}", (box,), role) for role, box in (boxes or {}).items()]
         for criterion in rubric.criteria:
             results = [one.criteria[criterion.key] for one in answered]
             scores = [to_fraction(one.score) for one in results if one.score is not None]
@@ -52,6 +60,7 @@ def add_probe(verdict: Verdict, rubric: Rubric, members: Sequence[JuryMember], r
         verdict,
         flags=(*verdict.flags, *flags),
         measurements=measurements,
+        places=tuple(places) or None,
         attempts=verdict.attempts + sum(one.attempts for one in verdicts),
         **{key: calls[key] for key in ("usage", "cost_usd", "latency_s")},
     )

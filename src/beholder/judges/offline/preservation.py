@@ -26,6 +26,7 @@ from beholder.instruments.pair import ImagePair, shrink_to_side
 from beholder.instruments.pixel_metrics import compute_ssim
 from beholder.instruments.regions import (
     MAX_INFERRED_SHARE,
+    MIN_SHOWN_SHARE,
     NOTICEABLE_DELTA_E,
     NOWHERE,
     Box,
@@ -106,6 +107,7 @@ def _resembles_edit(part: Bools, core: Bools, before: Floats, after: Floats) -> 
 _SHAPES_SIDE = 96  # pixels; at this size only the large shapes of an image are left
 _PATCHES_SIDE = 48
 _PATCH_FRACTION = 50  # one in so many: the most changed fiftieth
+_MIN_SHOWN_PATCH = 5.0  # ΔE: a patch that moved by less is not pointed at
 _BLANK_DEVIATION = 2.0  # standard deviation of L* below which an image is blank
 _SHARPNESS_BLOCKS = 32  # along the longer side
 _MIN_TEXTURE = 1e-4  # mean square of fine detail (of a range of 1) up to which it is noise
@@ -205,9 +207,10 @@ def measure_outside(pair: ImagePair, where: Bools) -> OutsideMeasurements:
     details, count, lost = _keypoints_kept(pair, where)
     patch, patch_place = _most_changed_patch(pair, where)
     differing = (pair.difference > NOTICEABLE_DELTA_E) & where
-    differing_place = locate(differing)
+    differing_place, share = locate(differing), float(differing.sum() / where.sum())
+    differing_boxes = differing_place.boxes if share >= MIN_SHOWN_SHARE else ()
     return OutsideMeasurements(
-        differing=float(differing.sum() / where.sum()),
+        differing=share,
         differing_place=differing_place.name,
         mean=float(pair.difference[where].mean()),
         structure=structure,
@@ -222,9 +225,9 @@ def measure_outside(pair: ImagePair, where: Bools) -> OutsideMeasurements:
         lost=lost.name,
         bare=not count and deviations[0] < _BLANK_DEVIATION,
         boxes={
-            "outside.differing": differing_place.boxes,
-            "outside.mean": differing_place.boxes,
-            "outside.patch": patch_place.boxes,
+            "outside.differing": differing_boxes,
+            "outside.mean": differing_boxes,
+            "outside.patch": patch_place.boxes if patch >= _MIN_SHOWN_PATCH else (),
             "outside.details": lost.boxes,
         },
     )

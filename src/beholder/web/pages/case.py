@@ -30,7 +30,14 @@ from beholder.reports.text import criterion_titles, escape_hidden, flag_title, s
 from beholder.reviews.review import PERSON_PREFIX
 from beholder.rubrics.brief import WHOLE, Composer, TextBlock
 from beholder.verdicts.verdict import Verdict
-from beholder.web.pages.gallery import PAGE_SIZE, FiltersDep, GalleryFilters, case_link, list_unjudged_images
+from beholder.web.pages.gallery import (
+    PAGE_SIZE,
+    FiltersDep,
+    GalleryFilters,
+    case_link,
+    large_image_url,
+    list_unjudged_images,
+)
 from beholder.web.responses import LedgerDep, NotFound, find_run, from_state, make_url, render_page, to_json_values
 
 
@@ -318,12 +325,12 @@ def large_image(
     ledger: LedgerDep,
     larger: LargeImagesDep,
     digest: Digest,
-    size: Literal["large", "full"],
+    size: Literal["small", "large", "full"],
     run: Annotated[str, Query(max_length=500)] = "",
     case: Annotated[str, Query(max_length=4000)] = "",
 ) -> Response:
-    """An image of a case, up to 1,600 pixels wide and high (`full`: 8,192); its thumbnail if the file is gone or was
-    changed."""
+    """An image of a case, up to 1,600 pixels wide and high (`full`: 8,192, `small`: as a thumbnail); the ledger's
+    thumbnail if the file is gone or was changed."""
     record = find_run(ledger, run)
     if _image_role(ledger, record, case, digest) is None:
         raise NotFound("No case of this run has such an image.")
@@ -357,10 +364,6 @@ def case_image(
 def image_media_type(data: bytes) -> str:
     """Return the media type of an image, whatever its address: JPEG, or WebP for thumbnails of older ledgers."""
     return f"image/{detect_format(data)}"
-
-
-def large_image_url(record: RunRecord, case_id: str, digest: str, size: str = "large") -> str:
-    return make_url(f"/pictures/{digest}/{size}.webp", run=record.id, case=case_id)
 
 
 def _image_role(ledger: Ledger, record: RunRecord, case_id: str, digest: str) -> str | None:

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from beholder.cases.case import CANDIDATES, Case, number_repeats
 from beholder.errors import UsageError
+from beholder.images.image import ImageSource
 from beholder.images.source import is_remote
 from beholder.judges.audit import DISAGREE
 from beholder.ledger.ledger import Ledger
@@ -214,6 +215,10 @@ def case_link(record: RunRecord, case: str, asked: QueryValues | None = None, pl
     return make_url(f"/runs/{record.id}/case", id=case, **(asked or {}), place=place)
 
 
+def large_image_url(record: RunRecord, case_id: str, digest: str, size: str = "large") -> str:
+    return make_url(f"/pictures/{digest}/{size}.webp", run=record.id, case=case_id)
+
+
 def list_unjudged_images(record: RunRecord, case: Case, verdict: Verdict, size: str) -> list[tuple[str, str]]:
     """Return role and URL of the files of a case in roles of which the verdict knows no image: it is of an older
     Beholder, or the run kept no thumbnails. There is no digest to say whether a file is still what it was."""
@@ -222,7 +227,7 @@ def list_unjudged_images(record: RunRecord, case: Case, verdict: Verdict, size: 
     return [
         (name, make_url(f"/case-pictures/{size}.webp", run=record.id, case=case.id, at=at))
         for at, (name, (role, source)) in enumerate(zip(names, case.list_images(), strict=True))
-        if role not in known and isinstance(source, str) and not is_remote(source) and os.path.isfile(source)
+        if role not in known and _is_file(source)
     ]
 
 
@@ -243,6 +248,10 @@ def _list_views(ledger: Ledger, record: RunRecord, filters: GalleryFilters) -> l
         (name, f"{make_url(here)}?{query}" if query else make_url(here), sorted(parse_qsl(query)) == shown)
         for name, query in ledger.views(record.id).items()
     ]
+
+
+def _is_file(source: ImageSource) -> bool:
+    return isinstance(source, str) and not is_remote(source) and os.path.isfile(source)
 
 
 def _make_cards(
@@ -274,11 +283,16 @@ def _card_pictures(
 ) -> tuple[tuple[str, str], ...]:
     """Return role and URL of the pictures of a card: thumbnails of the ledger, else files of the case."""
     images = _card_images(verdict)
-    if images:
-        pictured = (image for image in images if image.source_digest in kept)
+    if pictured := [image for image in images if image.source_digest in kept]:
         return tuple((image.role, f"/pictures/{image.source_digest}.webp") for image in pictured)
     if case is None:  # of a review of a run that was deleted
         return ()
+    if images:
+        return tuple(
+            (image.role, large_image_url(record, verdict.case, image.source_digest, "small"))
+            for image in images
+            if any(map(_is_file, case.sources(image.role)))
+        )
     files = list_unjudged_images(record, case, verdict, "small")
     return tuple(files if len(files) <= 2 else (files[0], files[-1]))
 
