@@ -46,7 +46,7 @@ _MEANINGS = {
     2: ("❌", "could not be judged"),
     3: ("❌", "some cases have no score"),
     4: ("❌", "could not be decided"),
-    130: ("❌", "was interrupted"),
+    130: ("❌", "was canceled"),
 }
 
 
