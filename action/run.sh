@@ -8,14 +8,14 @@ work=${BEHOLDER_FOLDER:-$BEHOLDER_HOME} # of this suite; there may be several in
 
 # By its path: on Windows that has a colon, at which PATH would be split.
 find_python() {
-    python=python
+    program=python
     for file in "$environment/bin/python" "$environment/Scripts/python.exe"; do
-        [[ ! -x $file ]] || python=$file
+        [[ ! -x $file ]] || program=$file
     done
 }
 
 # `exec`, so that the signals by which a runner cancels a job reach Python.
-step() { find_python && exec "$python" -X utf8 -P -m beholder.integrations.github "$1" "$work"; }
+step() { find_python && exec "$program" -X utf8 -P -m beholder.integrations.github "$1" "$work"; }
 
 # Install what the ref in `uses:` has, or the released version that the workflow asks for.
 install() {
@@ -24,7 +24,7 @@ install() {
     local package="$GITHUB_ACTION_PATH${EXTRAS:+[$EXTRAS]}"
     [[ -z $VERSION ]] || package="beholder${EXTRAS:+[$EXTRAS]}==$VERSION"
     find_python
-    "$python" -m pip install --quiet --disable-pip-version-check "$package"
+    "$program" -m pip install --quiet --disable-pip-version-check "$package"
 }
 
 case $1 in
