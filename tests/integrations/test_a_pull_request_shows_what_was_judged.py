@@ -272,7 +272,8 @@ def test_a_run_is_compared_with_what_the_base_branch_has_now(
     ("inputs", "says"),
     [
         ({"LEDGER": "own.db", "BASELINE": "auto"}, "set `baseline` to a run in it"),
-        ({"FAIL_ON": "regresion"}, "regresion"),
+        ({"FAIL_ON": "regresion"}, "one of regression, inconclusive, never, not 'regresion'"),
+        ({"COMMENT": "sometimes"}, "auto or never, not 'sometimes'"),
         ({"ARGS": "--tag 'it is"}, "No closing quotation"),
     ],
 )

@@ -128,13 +128,14 @@ class JobResult:
         return "\n".join(lines).rstrip("\n") + "\n"
 
     def annotations(self, suite: str) -> Iterator[str]:
-        """Yield workflow commands: why the job failed, then the worst cases, as errors only if it failed."""
+        """Yield workflow commands: why the job failed, then the worst cases, as errors only if it failed; no more than
+        GitHub shows."""
         level = "notice" if self.passed else "error"
-        for sentence in self.problems:
-            yield format_annotation("error", f"{self.name}: {sentence}", suite)
-        for sentence in self.gate.sentences() if self.gate is not None else ():
-            yield format_annotation(level, f"{self.name}: {sentence}", suite)
-        for verdict in find_worst(self.run) if self.run else ():
+        decided = self.gate.sentences() if self.gate is not None else []
+        why = [("error", sentence) for sentence in self.problems] + [(level, sentence) for sentence in decided]
+        for how, sentence in why[:MAX_ANNOTATIONS]:
+            yield format_annotation(how, f"{self.name}: {sentence}", suite)
+        for verdict in find_worst(self.run)[: max(0, MAX_ANNOTATIONS - len(why))] if self.run else ():
             yield format_annotation(level, _describe_verdict(verdict), suite, f"{verdict.case} by {verdict.rubric}")
 
 
@@ -214,7 +215,6 @@ def read_flags(folder: Path, inputs: Mapping[str, str]) -> list[str]:
     Raises:
         UsageError: An input is wrong. What a run is compared with is looked at before anything is paid for.
     """
-    from beholder.statistics.data import parse_choice
     from beholder.statistics.gate import FailOn
 
     ledger = inputs.get("LEDGER")
@@ -223,8 +223,10 @@ def read_flags(folder: Path, inputs: Mapping[str, str]) -> list[str]:
             "With a ledger of your own nobody can tell which of its runs is that of the base branch: set `baseline` to "
             "a run in it, such as tag:approved, or to never."
         )
-    if (fail_on := inputs.get("FAIL_ON") or NEVER) != NEVER:
-        parse_choice(FailOn, fail_on, "fail-on")
+    if (fail_on := inputs.get("FAIL_ON") or NEVER) not in (NEVER, *FailOn):
+        raise UsageError(f"The input `fail-on` is one of {', '.join([*FailOn, NEVER])}, not {fail_on!r}.")
+    if (comment := inputs.get("COMMENT") or AUTO) not in (AUTO, NEVER):
+        raise UsageError(f"The input `comment` is {AUTO} or {NEVER}, not {comment!r}.")
     flags = ["--json", "--ledger", ledger or str(folder / LEDGER_NAME)]
     for name in ("judge", "budget", "max-unscored"):
         if value := inputs.get(name.upper().replace("-", "_")):
