@@ -5,26 +5,40 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 import pytest
 import yaml
-from support.github import ACTION, ARTIFACT, ROOT, Repository
-from support.hosts import node_host, python_host
+from support.calibration_files import file_values
+from support.github import ACTION, ARTIFACT, ROOT, Done, Repository
+from support.hosts import node_host
+from support.scripts import PATIENCE_S
 
+import beholder
+from beholder.errors import UsageError
 from beholder.integrations.github import (
     MAX_COMMENT_CHARACTERS,
+    JobResult,
     comment_marker,
     cut_markdown,
+    explain_comment_failure,
+    find_baseline,
     format_annotation,
+    read_flags,
 )
 from beholder.testing.base import Fault
 from beholder.testing.server import JudgeServer
@@ -47,9 +61,31 @@ def server() -> Iterator[JudgeServer]:
 
 @pytest.fixture
 def repository(tmp_path: Path, server: JudgeServer) -> Repository:
-    made = Repository(tmp_path, python_host("jq", "jq>=1.8"), {"OPENAI_BASE_URL": server.openai_url})
+    made = Repository(tmp_path, {"OPENAI_BASE_URL": server.openai_url})
     write_suite(made.checkout)
     return made
+
+
+@pytest.fixture
+def run_suite(
+    repository: Repository, server: JudgeServer, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., beholder.Run]:
+    """Judges the suite as it is in the repository, without an Action, into a ledger."""
+    monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
+
+    def run(ledger: Path, **settings: Any) -> beholder.Run:
+        made = beholder.run(repository.checkout / "suite.yaml", ledger=ledger, **settings)
+        Path(f"{ledger}.lock").unlink(missing_ok=True)  # which no cache has
+        return made
+
+    return run
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def write_suite(folder: Path, ids: tuple[str, ...] = ("car", "house"), seed: int = 1, judge: str = "openai:m") -> None:
@@ -197,6 +233,112 @@ def test_the_run_of_the_base_branch_is_not_compared_with_an_older_one(repository
     assert "This is the run of the base branch" in same.summary
 
 
+def test_what_the_base_branch_has_paid_for_since_is_not_paid_for_again(
+    repository: Repository, server: JudgeServer, run_suite: Callable[..., beholder.Run]
+) -> None:
+    """The pull request has a cache of its own; the base branch moved on, and the pull request took that over."""
+    run_suite(repository.cache("refs/pull/5/merge"))
+    write_suite(repository.checkout, seed=2)
+    run_suite(repository.cache("refs/heads/main"))
+    asked = len(server.received)
+    done = repository.job(suite="suite.yaml")
+    assert (done.code, len(server.received)) == (0, asked), done.log
+    assert "No regression" in done.summary
+
+
+def test_a_run_is_compared_with_what_the_base_branch_has_now(
+    repository: Repository, server: JudgeServer, run_suite: Callable[..., beholder.Run], tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept.db"
+    server.default = answer(2)
+    bad = run_suite(kept)
+    write_suite(repository.checkout, seed=2)
+    server.default = answer(6)
+    good = run_suite(kept)
+
+    def compared_with(run: beholder.Run) -> str:
+        baseline = find_baseline("auto", kept, str(kept), run)
+        assert (baseline.run is None) == baseline.notice.startswith("This is the run of the base branch")
+        return baseline.run.id if baseline.run else ""
+
+    assert compared_with(bad) == good.id, "a pull request that goes back to an older state is a regression"
+    assert compared_with(good) == ""
+    write_suite(repository.checkout, seed=1)
+    run_suite(kept, resume=bad.id)
+    assert compared_with(good) == bad.id, "the base branch itself went back"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        ({"LEDGER": "own.db", "BASELINE": "auto"}, "set `baseline` to a run in it"),
+        ({"FAIL_ON": "regresion"}, "one of regression, inconclusive, never, not 'regresion'"),
+        ({"COMMENT": "sometimes"}, "auto or never, not 'sometimes'"),
+        ({"ARGS": "--tag 'it is"}, "No closing quotation"),
+    ],
+)
+def test_wrong_inputs_are_found_before_anything_is_paid_for(inputs: dict[str, str], says: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=says):
+        read_flags(tmp_path, {"SUITE": "suite.yaml", **inputs})
+
+
+def test_wrong_inputs_have_a_summary(repository: Repository) -> None:
+    done = repository.job(suite="suite.yaml", args="--tag 'it is")
+    assert (done.code, done.outputs["passed"], done.outputs["exit-code"]) == (2, "false", "2")
+    assert "No closing quotation" in done.summary
+    assert "No closing quotation" in done.commands("error")[0]
+
+
+def test_cases_that_could_not_be_calibrated_are_not_said_to_have_no_score(
+    run_suite: Callable[..., beholder.Run], tmp_path: Path
+) -> None:
+    (tmp_path / "people.json").write_text(json.dumps(file_values()))
+    run = run_suite(tmp_path / "own.db", calibration=tmp_path / "people.json")
+    assert (run.exit_code, run.summary.score.count) == (3, run.total)
+    result = JobResult("suite.yaml", run.exit_code, run)
+    assert "some cases have no score" not in result.markdown()
+    assert "- The calibration gave no verdict a rating: it was fitted for" in result.markdown()
+    assert "it was fitted for" in next(result.annotations("suite.yaml"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_job_that_is_canceled_keeps_what_it_has_paid_for(
+    repository: Repository, server: JudgeServer, number: signal.Signals
+) -> None:
+    """A runner sends SIGINT to the process of the step only, and kills all that is left ten seconds later."""
+    write_suite(repository.checkout, tuple(f"case {at}" for at in range(12)))
+    begun, go_on = threading.Event(), threading.Event()
+
+    def reply(asked: object) -> dict[str, object]:
+        if len(server.received) == 2:
+            begun.set()
+            go_on.wait(PATIENCE_S)
+        return answer(6)
+
+    def cancel(process: subprocess.Popen[str]) -> bool:
+        try:
+            assert begun.wait(PATIENCE_S)
+            [ledger] = repository.folder.rglob("beholder.db")
+            wait_until(lambda: beholder.Run.load("latest", ledger).progress.done == 1)
+            if number == signal.SIGKILL:
+                os.killpg(process.pid, number)
+            else:
+                process.send_signal(number)
+                wait_until(lambda: "what is in progress is finished" in (ledger.parent / "stderr.txt").read_text())
+        finally:
+            go_on.set()
+        return True
+
+    server.default = reply
+    done = repository.job(suite="suite.yaml", args="--concurrency 1", meanwhile=cancel)
+    [cached] = (repository.folder / "cache").iterdir()
+    kept = beholder.Run.load("latest", cached)
+    if number == signal.SIGKILL:
+        assert (kept.progress.done, done.outputs["exit-code"]) == (1, "")
+    else:
+        assert (kept.progress.done > 1, kept.state, done.outputs["exit-code"]) == (True, "interrupted", "130")
+
+
 def test_a_comparison_that_decides_nothing_is_no_pass(repository: Repository, server: JudgeServer) -> None:
     assert repository.job(suite="suite.yaml", pull_request=False).code == 0
     write_suite(repository.checkout, seed=2)
@@ -216,17 +358,18 @@ def test_a_baseline_may_be_named_and_a_wrong_one_is_wrong_use(repository: Reposi
     done = repository.job(suite="suite.yaml", baseline="tag:none")
     assert done.code == 2
     assert done.commands("error")
-    wrong = repository.job(suite="suite.yaml", fail_on="regresion")
-    assert (wrong.code, "regresion" in wrong.log) == (2, True)
 
 
 def test_a_token_that_may_only_read_is_a_notice(repository: Repository) -> None:
-    repository.read_only = True
+    repository.refusal = "GraphQL: Resource not accessible by integration (addComment)"
     done = repository.job(suite="suite.yaml")
     assert done.code == 0
     assert done.summary
     [notice] = done.commands("notice")
+    assert "Resource not accessible by integration" in notice
     assert "pull-requests: write" in notice
+    assert "HTTP 502" in explain_comment_failure("gh: Server Error (HTTP 502)")
+    assert "pull-requests" not in explain_comment_failure("gh: Server Error (HTTP 502)")
 
 
 HOSTILE = (
@@ -259,7 +402,7 @@ def test_names_of_cases_are_no_commands_and_no_markup(repository: Repository, se
         assert "${{" not in text
         assert not re.search(r"^::", text, re.MULTILINE)
         assert text.count("<details>") == text.count("</details>")
-    assert body.splitlines()[0] == comment_marker("-s,u:i`te\n::error::.yaml")
+    assert body.splitlines()[0] == comment_marker("a b;$(touch pwned)/-s,u:i`te\n::error::.yaml")
     assert {"run", "score", "unscored", "passed", "exit-code"} <= set(done.outputs)
 
 
@@ -272,12 +415,32 @@ def test_flags_with_quotes_are_words_and_never_executed(repository: Repository) 
 
 
 def test_jobs_may_run_at_once(repository: Repository, server: JudgeServer) -> None:
-    """Two suites of one job share the folder of the runner, and neither sees the other's ledger."""
-    write_suite(repository.checkout / "second", ("boat",), seed=3)
-    first = repository.job(suite="suite.yaml", pull_request=False)
-    second = repository.job(suite="second/suite.yaml")
-    assert (first.code, second.code) == (0, 0)
-    assert "There is nothing to compare with" in second.summary
+    """Two projects, each with a suite.yaml, on one runner: neither ends before the other has begun."""
+    ids = {"a": ("boat",), "b": ("tree", "lake")}
+    for seed, (folder, cases) in enumerate(ids.items()):
+        write_suite(repository.checkout / folder, cases, seed)
+    both = threading.Barrier(2, timeout=PATIENCE_S)
+
+    def judge(folder: str) -> Done:
+        return repository.job(
+            suite="suite.yaml",
+            working_directory=folder,
+            temp="shared",
+            checkout=False,
+            meanwhile=lambda process: both.wait() < 0,
+        )
+
+    with ThreadPoolExecutor() as threads:
+        done = dict(zip(ids, threads.map(judge, ids), strict=True))
+    for folder, cases in ids.items():
+        assert done[folder].code == 0, done[folder].log
+        assert done[folder].summary.startswith(f"## ✅ <code>{folder}/suite&#46;yaml</code> passed\n")
+        cached = repository.cache("refs/pull/5/merge", f"{folder}/suite.yaml").name.removesuffix("-0-1")
+        [ledger] = (repository.folder / "cache").glob(f"{cached}-*")
+        [run] = beholder.list_runs(ledger)
+        assert run.id == done[folder].outputs["run"]
+        assert {verdict.case for verdict in run.verdicts()} == set(cases)
+    assert len(repository.comments) == 2
 
 
 def test_text_that_is_too_long_is_cut_after_a_line() -> None:

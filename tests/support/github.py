@@ -3,13 +3,15 @@ expressions. Its own steps are run with bash; the actions by others that it uses
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,21 +23,19 @@ ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text("utf-8")
 ARTIFACT = "https://github.com/owner/photos/actions/runs/1/artifacts/7"
 COMMENT = "https://github.com/owner/photos/pull/5#issuecomment-{}"
 
-# As much of the command line tool as the action uses; it has jq's own filters.
+# As much of the command line tool as the action uses.
 GH = """#!{python}
-import json, pathlib, sys
-import jq
+import fcntl, json, pathlib, sys
 
 store = pathlib.Path({store!r})
+fcntl.flock(store.with_suffix(".lock").open("w"), fcntl.LOCK_EX)  # jobs run at once
 words = sys.argv[1:]
 comments = json.loads(store.read_text())
-print(*words, file=open({calls!r}, "a"))
 if words[:2] == ["pr", "view"]:
-    for found in jq.compile(words[words.index("--jq") + 1]).input_value({{"comments": comments}}).all():
-        print(found)
+    print(json.dumps({{"comments": comments}}))
     sys.exit()
-if {read_only!r}:
-    sys.exit("GraphQL: Resource not accessible by integration (addComment)")
+if {refusal!r}:
+    sys.exit({refusal!r})
 if words[:2] == ["pr", "comment"]:
     body = pathlib.Path(words[words.index("--body-file") + 1]).read_text()
     url = {comment!r}.format(100 + len(comments))
@@ -48,6 +48,8 @@ store.write_text(json.dumps(comments))
 """
 
 Values = dict[str, str]
+# Called with the process of the step that judges; returns whether it has canceled the job.
+Meanwhile = Callable[[subprocess.Popen[str]], bool]
 
 
 @dataclass
@@ -79,19 +81,17 @@ class Repository:
 
     Attributes:
         folder: Where everything is.
-        python: An interpreter that has the package jq, for `gh`.
         environment: Further environment variables.
-        read_only: Whether the token may not write comments.
+        refusal: What GitHub says to a comment, if it takes none.
     """
 
     folder: Path
-    python: Path
     environment: Values = field(default_factory=dict)
-    read_only: bool = False
-    run_id: int = 1
+    refusal: str = ""
+    run_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:
-        for name in ("checkout", "cache", "programs"):
+        for name in ("checkout", "cache"):
             (self.folder / name).mkdir()
         self.comments_file.write_text("[]")
 
@@ -109,6 +109,11 @@ class Repository:
         assert isinstance(loaded, list)
         return loaded
 
+    def cache(self, ref: str, name: str = "suite.yaml") -> Path:
+        """The oldest cache of a branch for a suite of that name."""
+        digests = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in (name, ref)]
+        return self.folder / "cache" / f"beholder-{digests[0]}-{digests[1]}-0-1"
+
     def job(
         self,
         *,
@@ -116,46 +121,54 @@ class Repository:
         action: Path = ROOT,
         install: bool = False,
         checkout: bool = True,
+        temp: str = "",
+        meanwhile: Meanwhile = lambda process: False,
         **inputs: str,
     ) -> Done:
         """Run the action, on the pull request of this repository or on a push to its main branch.
 
-        Files are as old as their `checkout`, without which they are those of the last job.
+        Files are as old as their `checkout`, without which they are those of the last job. `temp` is the folder of the
+        runner, by default one of the job's own.
         """
+        run_id = next(self.run_ids)
         for file in self.checkout.rglob("*") if checkout else ():
-            os.utime(file, (self.run_id, self.run_id))
-        job = _Job(self, action, pull_request, {name.replace("_", "-"): value for name, value in inputs.items()})
-        self.run_id += 1
-        return job.run(install=install)
+            os.utime(file, (run_id, run_id))
+        given = {name.replace("_", "-"): value for name, value in inputs.items()}
+        job = _Job(self, run_id, action, pull_request, given, self.folder / (temp or f"temp-{run_id}"))
+        return job.run(install=install, meanwhile=meanwhile)
 
 
 class _Job:
-    def __init__(self, repository: Repository, action: Path, pull_request: bool, inputs: Values) -> None:
+    def __init__(
+        self, repository: Repository, run_id: int, action: Path, pull_request: bool, inputs: Values, temp: Path
+    ) -> None:
         self.repository, self.action = repository, action
-        self.temp = repository.folder / f"temp-{repository.run_id}"
-        self.temp.mkdir()
+        self.files = repository.folder / f"job-{run_id}"
+        (self.files / "programs").mkdir(parents=True)
+        self.write_gh(self.files / "programs" / "gh")
+        temp.mkdir(exist_ok=True)
         event = {"pull_request": {"number": 5}} if pull_request else {}
-        (self.temp / "event.json").write_text(json.dumps(event))
+        (self.files / "event.json").write_text(json.dumps(event))
         assert set(inputs) <= set(ACTION["inputs"])
         assert all(one.get("default") is not None or one.get("required") for one in ACTION["inputs"].values())
         self.context: Values = {f"inputs.{key}": one.get("default", "") for key, one in ACTION["inputs"].items()}
         self.context |= {f"inputs.{key}": value for key, value in inputs.items()}
-        self.context |= {"runner.temp": str(self.temp), "github.token": "the-token"}
+        self.context |= {"runner.temp": str(temp), "github.token": "the-token"}
         self.context["github.event.pull_request.number"] = "5" if pull_request else ""
         self.variables = {
             "GITHUB_REF": "refs/pull/5/merge" if pull_request else "refs/heads/main",
             "GITHUB_BASE_REF": "main" if pull_request else "",
-            "GITHUB_RUN_ID": str(repository.run_id),
+            "GITHUB_RUN_ID": str(run_id),
             "GITHUB_RUN_ATTEMPT": "1",
             "GITHUB_REPOSITORY": "owner/photos",
             "GITHUB_SERVER_URL": "https://github.com",
-            "GITHUB_EVENT_PATH": str(self.temp / "event.json"),
-            "GITHUB_STEP_SUMMARY": str(self.temp / "summary.md"),
+            "GITHUB_EVENT_PATH": str(self.files / "event.json"),
+            "GITHUB_STEP_SUMMARY": str(self.files / "summary.md"),
             "GITHUB_ACTION_PATH": str(action),
         }
         self.log, self.report = "", ""
 
-    def run(self, *, install: bool) -> Done:
+    def run(self, *, install: bool, meanwhile: Meanwhile) -> Done:
         """Run the steps: after one that fails only those that say `always()`."""
         code = 0
         for step in ACTION["runs"]["steps"]:
@@ -164,38 +177,40 @@ class _Job:
             condition = step.get("if", "true")
             if (code and "always()" not in condition) or not self.evaluate(condition):
                 continue
-            done = self.run_bash(step) if "run" in step else self.play(step)
+            during = meanwhile if step.get("id") == "judge" else lambda process: False
+            done = self.run_bash(step, during) if "run" in step else self.play(step)
             code = code or done
         outputs = {name: self.expand(one["value"]) for name, one in ACTION["outputs"].items()}
-        summary = self.temp / "summary.md"
+        summary = self.files / "summary.md"
         return Done(code, self.log, summary.read_text() if summary.exists() else "", outputs, self.report)
 
-    def run_bash(self, step: Mapping[str, Any]) -> int:
-        output = self.temp / "output"
+    def run_bash(self, step: Mapping[str, Any], meanwhile: Meanwhile) -> int:
+        output = self.files / "output"
         output.write_text("")
-        programs = self.repository.folder / "programs"
-        self.write_gh(programs / "gh")
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("BEHOLDER_", "GITHUB_"))}
-        path = os.pathsep.join((str(programs), str(Path(sys.executable).parent), inherited["PATH"]))
+        path = os.pathsep.join((str(self.files / "programs"), str(Path(sys.executable).parent), inherited["PATH"]))
         environment = {**inherited, **self.variables, "GITHUB_OUTPUT": str(output), "PATH": path}
         environment |= self.repository.environment
         environment |= {name: self.expand(str(value)) for name, value in step.get("env", {}).items()}
         assert "${{" not in step["run"], "an expression in a script is an injection"
-        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
-        done = subprocess.run(
-            command,
+        script = self.files / "script.sh"  # as a runner does: `bash -c` would replace itself by its last command
+        script.write_text(step["run"])
+        with subprocess.Popen(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
             cwd=self.repository.checkout,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-        )
-        self.log += done.stdout
+            start_new_session=True,
+        ) as process:
+            canceled = meanwhile(process)
+            self.log += process.communicate()[0]
         for line in output.read_text().splitlines():
             key, _, value = line.partition("=")
             self.context[f"steps.{step.get('id')}.outputs.{key}"] = value
-        return done.returncode
+        return 130 if canceled else process.returncode
 
     def play(self, step: Mapping[str, Any]) -> int:
         name = step["uses"].partition("@")[0]
@@ -231,12 +246,10 @@ class _Job:
         return eval(re.sub(token, translate, expression), {"__builtins__": {}})
 
     def write_gh(self, file: Path) -> None:
-        folder = self.repository.folder
         text = GH.format(
-            python=self.repository.python,
+            python=sys.executable,
             store=str(self.repository.comments_file),
-            calls=str(folder / "gh-calls.txt"),
-            read_only=self.repository.read_only,
+            refusal=self.repository.refusal,
             comment=COMMENT,
         )
         file.write_text(text)
