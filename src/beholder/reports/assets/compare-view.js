@@ -370,7 +370,7 @@ class CompareView {
   /** Two wide images lie one above the other where that makes them larger. */
   stack() {
     const { width } = this.stage.getBoundingClientRect();
-    const tall = 0.7 * innerHeight;
+    const tall = parseFloat(getComputedStyle(this.tools).maxHeight) || 0.7 * innerHeight; // the height that pictures may have
     const beside = Math.min(width / 2, tall * this.shape);
     this.element.classList.toggle("cv-stacked", width > 0 && Math.min(width, (tall / 2) * this.shape) > 1.05 * beside);
   }
