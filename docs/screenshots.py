@@ -1,4 +1,4 @@
-"""Takes docs/report.webp and docs/view.webp, the pictures in the README, of the demo suite: `make pictures`.
+"""Takes the pictures of the report and the app in the README and the docs, of the demo suite: `make pictures`.
 
 Needs Chromium on the path, and the extras `demo`, `web` and `test`.
 """
@@ -21,6 +21,12 @@ from beholder.web.server import create_app, serve_in_thread
 DOCS = Path(__file__).parent
 WIDTH, HEIGHT = 1280, 800
 RUN, CASE = "demo-edits", "astronaut/green-suit-cat"
+# Name of the picture, run, case, theme, and the element that is clicked first.
+CASES = (
+    ("view", RUN, CASE, "dark", ""),
+    ("evidence", RUN, CASE, "light", ".place-link"),
+    ("words", "demo-descriptions", "coffee/invented", "light", ".said-unsupported"),
+)
 
 
 def main() -> None:
@@ -32,12 +38,13 @@ def main() -> None:
         _beholder("demo", str(ledger.parent))
         _beholder("report", RUN, "--ledger", str(ledger), "-o", str(page))
         with Ledger.open(ledger, read_only=True) as book:
-            run = book.run(RUN).id
+            runs = {run.name: run.id for run in book.runs()}
         app = create_app(ledger)
         with sync_playwright() as playwright, serve_in_thread(app) as address:
             browser = playwright.chromium.launch(executable_path=place, args=["--no-sandbox"])
             _taken(browser, page.as_uri(), "light", DOCS / "report.webp")
-            _taken(browser, f"{address}/runs/{run}/case?id={CASE}", "dark", DOCS / "view.webp")
+            for name, run, case, shade, click in CASES:
+                _taken(browser, f"{address}/runs/{runs[run]}/case?id={case}", shade, DOCS / f"{name}.webp", click)
             browser.close()
         app.state.background.close()
         app.state.ledger.close()
@@ -47,11 +54,13 @@ def _beholder(*words: str) -> None:
     subprocess.run([sys.executable, "-m", "beholder", *words], check=True, stdout=subprocess.DEVNULL)
 
 
-def _taken(browser: Browser, address: str, theme: str, to: Path) -> None:
+def _taken(browser: Browser, address: str, theme: str, to: Path, click: str = "") -> None:
     page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme=theme)  # type: ignore[arg-type]
     page.goto(address)
     page.wait_for_selector("html[data-ready]", state="attached")
     page.wait_for_load_state("networkidle")
+    if click:
+        page.locator(click).first.click()
     Image.open(io.BytesIO(page.screenshot())).convert("RGB").save(to, "WEBP", quality=80, method=6)
     page.close()
 

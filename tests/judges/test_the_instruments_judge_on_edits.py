@@ -95,6 +95,13 @@ def test_damage_far_from_the_edit_is_named_with_its_place() -> None:
     assert changed.score is not None
     assert changed.score <= 5
     assert "lower right" in changed.reason
+    places = {place.at: place for place in made.places or ()}
+    height, width = after.shape[:2]
+    [(left, top, right, bottom)] = places["unchanged_regions"].boxes
+    assert (left, top) == pytest.approx((1 - 140 / width, 1 - 90 / height), abs=0.05)
+    assert (right, bottom) == pytest.approx((1, 1), abs=0.05)
+    assert places["outside.edit"].boxes[0][2] < left  # the edit itself is upper left
+    assert "global_consistency" not in places  # in which nothing is amiss, or not at a place
 
 
 @pytest.mark.parametrize("other", ["astronaut", "chelsea"])

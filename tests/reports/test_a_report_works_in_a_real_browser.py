@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from support.ledger import run_record, verdict
 from support.reports import RUN, Opened, ledger_with, restyle, told, written
 
 from beholder.rubrics.load import load_rubric
-from beholder.verdicts.verdict import Flag, Juror, Jury, Outcome
+from beholder.verdicts.verdict import CasePicture, Flag, Juror, Jury, Outcome, Place
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -32,6 +33,29 @@ def seen(page: Page) -> list[str]:
 
 def split_at(page: Page) -> float:
     return float(page.locator(".cv-handle").get_attribute("aria-valuenow") or "nan")
+
+
+def test_evidence_is_shown_and_a_card_says_by_which_gate_a_case_failed(
+    tmp_path: Path, opened: Opened, violations: Callable[[Page], list[tuple[str, list[str]]]]
+) -> None:
+    gate = Flag("gate", "improvements", why="it has entries")
+    entry = told(4, restyle(4, places=(Place("A1", ((0.1, 0.2, 0.3, 0.5),)),), flags=(gate,), passed=False))
+    picture_of = CasePicture("image", entry.verdict.images[0].source_digest)
+    unsent = replace(told(6, restyle(6)), verdict=restyle(6, images=(), pictures=(picture_of,)), thumbnails=())
+    with ledger_with(tmp_path / "ledger.db", [entry, unsent]) as ledger:
+        page = opened(written(ledger, tmp_path / "report.html"), viewport={"width": 390, "height": 844})
+    page.locator(".card", has_text="photo-00006/anime").locator("img").wait_for()  # which no judge was sent
+    failed = page.locator(".card", has_text="photo-00004/anime")
+    assert "failed by improvements" in (failed.text_content() or "")
+    failed.locator("a").click()
+    page.locator("dialog.case summary", has_text="answered Yes").first.click()
+    page.locator(".place-link").first.click()
+    assert page.locator(".cv").get_attribute("data-mode") == "evidence"
+    assert page.locator(".cv-place.now").count() == 2  # on both images
+    page.locator(".cv-place.now").first.click()
+    assert page.locator(".verdict .now").get_attribute("data-place") == "A1"
+    assert "Difference" in page.locator(".cv-tools").inner_text()
+    assert violations(page) == []
 
 
 def test_what_has_no_score_comes_first_and_then_the_worst(report: Path, opened: Opened) -> None:

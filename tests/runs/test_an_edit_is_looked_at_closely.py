@@ -89,6 +89,7 @@ def test_answers_are_measurements_and_scores_are_what_they_were() -> None:
     verdict = judge("edit-fidelity", edit_case(), judge=one, options=ON)
     assert probed(without) == set()
     assert probed(verdict) == {"probe.region", *ANSWERS}
+    assert [one.role for one in verdict.places or () if one.at == "probe.region"] == ["input", "edited"]
     assert value(verdict, "probe.intact") == 9
     assert verdict.measurements["probe.intact"] == {
         "value": 9,

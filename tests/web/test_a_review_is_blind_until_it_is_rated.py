@@ -68,7 +68,7 @@ def test_nothing_in_the_page_tells_what_must_not_be_known(client: httpx.Client, 
         page = client.get(path)
         for secret in (*SECRETS, "refused", "would not look", "pixels_disagree", "much was changed", "0.5"):
             assert secret not in page.text, secret
-        assert "make the car red" in page.text
+        assert page.text.index("make the car red") < page.text.index("<img")  # what was asked for is above the images
         # Not even a header tells it, nor the picture's address.
         assert not any(secret in f"{name}: {value}" for name, value in page.headers.items() for secret in SECRETS)
         for address in re.findall(r'<img src="([^"]+)"', page.text):

@@ -111,8 +111,14 @@ def test_a_sentence_shows_its_place_and_a_place_its_sentence(
     assert violations(page) == []
 
 
-def test_words_are_marked_in_the_text_and_lead_to_their_finding(opened: Callable[..., Page]) -> None:
-    page = opened(6)
+@pytest.mark.parametrize(("theme", "width"), [("light", 390), ("dark", 1366)])
+def test_words_are_marked_in_the_text_and_lead_to_their_finding(
+    opened: Callable[..., Page],
+    violations: Callable[[Page], list[tuple[str, list[str]]]],
+    theme: str,
+    width: int,
+) -> None:
+    page = opened(6, viewport={"width": width, "height": 800}, color_scheme=theme)
     assert page.locator(".said-unsupported").first.inner_text() == "croissant"
     assert page.locator(".said-contradicted").first.inner_text() == "two blue plates"
     assert page.locator(".said-missing").inner_text() == "spoon"
@@ -121,6 +127,8 @@ def test_words_are_marked_in_the_text_and_lead_to_their_finding(opened: Callable
     page.locator(".said-contradicted").first.click()
     assert "against the expected" in page.locator("li.now").inner_text()
     assert page.locator(".instruction").inner_text() == "Input What is on the table?"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert violations(page) == []
 
 
 def test_the_tools_are_seen_and_a_strip_can_be_looked_at(opened: Callable[..., Page]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -37,7 +38,6 @@ from beholder.instruments.regions import (
     name_place,
 )
 from beholder.judges.offline.judge import (
-    FACTORS,
     AnswerDocument,
     MeasurementEntry,
     abstain_from_all,
@@ -302,6 +302,18 @@ class EditEvidence:
     where: str
     outside: OutsideMeasurements
 
+    @property
+    def boxes(self) -> dict[str, tuple[Box, ...]]:
+        """Where something lies that was measured, by the name of the measurement."""
+        return {"outside.edit": locate(self.region).boxes, **self.outside.boxes}
+
+
+class FactorAnswer(NamedTuple):
+    """The answer to a factor, and where that is which it speaks of."""
+
+    document: AnswerDocument
+    boxes: tuple[Box, ...] = ()
+
 
 def answer_preservation(brief: Brief) -> AnswerDocument:
     """Answer `edit-preservation`; raise `ImageError` for an image that cannot be read."""
@@ -320,28 +332,17 @@ def answer_preservation(brief: Brief) -> AnswerDocument:
     instruction = _join_text(brief.fields.get("instruction", ""))
     # A new background is a large edit that was asked for.
     asked_for_much = {"outside.edit": None} if _SURROUNDINGS.search(instruction) else {}
-    criteria = {
+    answers = {
         "unchanged_regions": _factor_answer("unchanged_regions", evidence, values | asked_for_much),
         "global_consistency": _factor_answer("global_consistency", evidence, values),
         "identity_preservation": _identity_answer(pair, evidence, values, instruction),
     }
-    boxes = {"outside.edit": locate(evidence.region).boxes, **evidence.outside.boxes}
-    roles = [block.role for block in brief.images]
-    for factor in FACTORS:
-        if weakest := _find_weakest(factor, values):
-            boxes[factor] = boxes.get(weakest, ())
+    boxes = {**evidence.boxes, **{factor: answer.boxes for factor, answer in answers.items()}}
     return {
-        "criteria": criteria,
+        "criteria": {factor: answer.document for factor, answer in answers.items()},
         "measurements": measurements | predicted,
-        "places": list_places(pair, boxes, roles),
+        "places": list_places(pair, boxes, [block.role for block in brief.images]),
     }
-
-
-def _find_weakest(factor: str, values: Mapping[str, float | None]) -> str:
-    """Return the measurement that the points of a factor come from; empty where nothing measured is amiss."""
-    heights = _curve_heights(factor, values)
-    lowest = min(heights, key=lambda name: heights[name], default="")
-    return lowest if lowest and heights[lowest] < _TOP_SCORE_FROM else ""
 
 
 def factor_points(factor: str, values: Mapping[str, float | None]) -> int | None:
@@ -418,21 +419,24 @@ def _pair_measurements(pair: ImagePair) -> dict[str, MeasurementEntry]:
     return {one.name: to_entry(one.measure(pair)) for one in instruments if one.name in names}
 
 
-def _factor_answer(factor: str, evidence: EditEvidence, values: Mapping[str, float | None]) -> AnswerDocument:
-    """Return the score, and a sentence that names the measurement that it comes from: the lowest of the curves."""
+def _factor_answer(factor: str, evidence: EditEvidence, values: Mapping[str, float | None]) -> FactorAnswer:
+    """Return the score, a sentence that names the measurement that it comes from (the lowest of the curves), and where
+    that is."""
     heights = _curve_heights(factor, values)
     if not heights:
-        return {"justification": f"{evidence.where} nothing could be measured.", "score": ABSTAIN}
+        return FactorAnswer({"justification": f"{evidence.where} nothing could be measured.", "score": ABSTAIN})
     lowest = min(heights, key=lambda name: heights[name])
     context = _describe_context(factor, evidence.outside, lowest)
+    boxes: tuple[Box, ...] = ()
     if heights[lowest] < _TOP_SCORE_FROM:
+        boxes = evidence.boxes.get(lowest, ())
         weakest = _describe_weakest(lowest, evidence.outside, values[lowest] or 0.0)
         justification = f"{evidence.where} weakest is {weakest}; {context}."
     else:
         justification = (
             f"{evidence.where} nothing measured is amiss: {context}, structure kept {evidence.outside.structure:.2f}."
         )
-    return {"justification": justification, "score": int(heights[lowest] + 0.5)}
+    return FactorAnswer({"justification": justification, "score": int(heights[lowest] + 0.5)}, boxes)
 
 
 def _describe_weakest(name: str, outside: OutsideMeasurements, value: float) -> str:
@@ -475,7 +479,7 @@ def _describe_context(factor: str, outside: OutsideMeasurements, lowest: str) ->
 
 def _identity_answer(
     pair: ImagePair, evidence: EditEvidence, values: Mapping[str, float | None], instruction: str
-) -> AnswerDocument:
+) -> FactorAnswer:
     """Return the factor of identity, or an abstention where the subject itself was to change.
 
     Pixels do not tell whether a changed subject is still itself. A change of color keeps the shape of things, which is
@@ -487,7 +491,7 @@ def _identity_answer(
             f"Left open: the edit covers {format_percent(on_subject)} of the middle, where the subject is, which was "
             "to change; no pixel tells whether it is still itself."
         )
-        return {"justification": justification, "score": ABSTAIN}
+        return FactorAnswer({"justification": justification, "score": ABSTAIN})
     if _RECOLORS.search(instruction) and evidence.region.any():
         outside = measure_outside(pair, pair.valid)
         values = {**values, "outside.structure": outside.structure, "outside.details": outside.details}
@@ -497,7 +501,7 @@ def _identity_answer(
             f"Left open: {evidence.where[0].lower()}{evidence.where[1:]} there is no light and dark, and 0 distinct "
             "details to know anything by."
         )
-        return {"justification": justification, "score": ABSTAIN}
+        return FactorAnswer({"justification": justification, "score": ABSTAIN})
     return _factor_answer("identity_preservation", evidence, values)
 
 

@@ -14,6 +14,7 @@ export const MODES = {
 const BLINK_MS = 700;
 const MOST_ZOOM = 8;
 const WIDEST = 4; // of the stage, as a multiple of its height: a longer image is a strip that is zoomed into
+const CLEARLY_LARGER = 1.25; // times: by which two images one above the other must be larger than side by side
 const VISIBLE = 5; // ΔE: a difference that most people can see when the images blink
 const NOISE = 1.5; // ΔE
 const FULL_HEAT = 50; // ΔE
@@ -370,9 +371,9 @@ class CompareView {
   /** Two wide images lie one above the other where that makes them larger. */
   stack() {
     const { width } = this.stage.getBoundingClientRect();
-    const tall = 0.7 * innerHeight;
+    const tall = parseFloat(getComputedStyle(this.tools).maxHeight) || 0.7 * innerHeight; // the height that pictures may have
     const beside = Math.min(width / 2, tall * this.shape);
-    this.element.classList.toggle("cv-stacked", width > 0 && Math.min(width, (tall / 2) * this.shape) > 1.05 * beside);
+    this.element.classList.toggle("cv-stacked", width > 0 && Math.min(width, (tall / 2) * this.shape) > CLEARLY_LARGER * beside);
   }
 
   listen() {
