@@ -173,8 +173,14 @@ def compare_view(
     if new is not None and old is None:
         old = _previous_run(records, new)
     compared: CachedResult[ComparisonSection] | None = None
+    why = ""
     if old is not None and new is not None and old.id != new.id:
-        compared = cached_comparison(ledger, background, old, new)
+        try:
+            compared = cached_comparison(ledger, background, old, new)
+        except LedgerError:
+            raise
+        except UsageError as error:  # they have no case in common: a sentence, and the choosers stay
+            why = str(error)
     section = compared.value if compared else None
     values: dict[str, Any] = {"charts_of": None, "by_group": {}, "listed": None}
     if section is not None and section.changes is not None and old is not None and new is not None:
@@ -187,6 +193,7 @@ def compare_view(
         progress=progress_cache.load(ledger, every),
         old=old,
         new=new,
+        why=why,
         asked=compared is not None,
         against=section,
         fresh=compared is None or compared.fresh,
