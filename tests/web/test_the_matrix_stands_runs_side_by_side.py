@@ -14,6 +14,7 @@ from support.votes import pairs
 from support.web import Started, worked_out
 
 from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import Entry
 from beholder.reports.matrix import compute_group_matrix, compute_pair_matrix, compute_run_matrix
 
 MODELS = ("aurora", "basalt", "cobalt")
@@ -22,7 +23,8 @@ MODELS = ("aurora", "basalt", "cobalt")
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     """Five photographs with one instruction each, edited by three models; of the last a model has no score."""
-    place, entries = tmp_path / "models.db", []
+    place = tmp_path / "models.db"
+    entries: list[Entry] = []
     for photo in range(5):
         for number, model in enumerate(MODELS):
             score = 0.5 if photo == 0 else (photo + 2 * number) / 10
