@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 
 from beholder.statistics.bootstrap import EQUALITY_TOLERANCE, mean_of_defined
-from beholder.statistics.data import Bools, ColumnKind, Floats, Ints, Scores
+from beholder.statistics.data import Bools, ColumnKind, Floats, Ints, Scores, parse_choice
 from beholder.statistics.pairs import PairedColumn, SharedCases
 
 SAME_POINT = 0.0005  # scores that are this close share a point of a chart
@@ -90,7 +90,7 @@ class CaseChanges:
 
     def select(
         self,
-        kind: ChangeKind | None = None,
+        kind: str | None = None,
         *,
         groups: Mapping[str, str] | None = None,
         before: NumberRange | None = None,
@@ -100,13 +100,17 @@ class CaseChanges:
         """Return the rows of cases, the greatest fall first, of those that are only better the greatest rise first.
 
         Args:
-            kind: What became of them; None for all.
+            kind: What became of them: `worse`, `better`, `lost`, `gained` or `same`; None for all.
             groups: The value of each group that they have.
             before: Where their score in the first run lies, see `lies_in`.
             after: The same for the second run.
             by: Where their difference lies, see `differs_by`.
+
+        Raises:
+            UsageError: There is no such kind.
         """
-        kept = np.ones(len(self.cases), np.bool_) if kind is None else self.is_kind(kind)
+        chosen_kind = None if kind is None else parse_choice(ChangeKind, kind, "kind")
+        kept = np.ones(len(self.cases), np.bool_) if chosen_kind is None else self.is_kind(chosen_kind)
         for name, value in (groups or {}).items():
             known = self.groups.get(name)
             number = known.values.index(value) if known is not None and value in known.values else None
@@ -117,12 +121,12 @@ class CaseChanges:
         if by is not None:
             kept = kept & differs_by(self.by, by)
         rows = np.flatnonzero(kept)
-        if kind is ChangeKind.LOST:  # the best ones are missed most
+        if chosen_kind is ChangeKind.LOST:  # the best ones are missed most
             order = -self.before[rows]
-        elif kind is ChangeKind.GAINED:
+        elif chosen_kind is ChangeKind.GAINED:
             order = self.after[rows]
         else:
-            order = -self.by[rows] if kind is ChangeKind.BETTER else self.by[rows]
+            order = -self.by[rows] if chosen_kind is ChangeKind.BETTER else self.by[rows]
         chosen: Ints = rows[np.argsort(order, kind="stable")]  # nan is last
         return chosen
 
