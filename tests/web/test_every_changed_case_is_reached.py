@@ -60,6 +60,8 @@ def test_groups_split_the_cases_and_filter_them(pair: httpx.Client) -> None:
     row = re.search(r'<th scope="row"><bdi>model-b</bdi>.*?</tr>', page, re.DOTALL)
     assert row is not None
     assert re.findall(r">(\d+)<span", row[0]) == ["20", "5", "2", "1"]
+    tabs = re.findall(r'(Worse|Better) <span class="number">(\d+)<', page)
+    assert tabs == [("Worse", "20"), ("Better", "5")]  # of the group that is chosen
 
 
 def test_all_differences_share_one_axis_with_numbers(pair: httpx.Client) -> None:

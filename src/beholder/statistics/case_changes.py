@@ -84,9 +84,18 @@ class CaseChanges:
             }[kind]
         return found
 
-    def counts(self) -> dict[ChangeKind, int]:
-        """Return how many cases are of each kind."""
-        return {kind: int(np.count_nonzero(self.is_kind(kind))) for kind in ChangeKind}
+    def counts(self, groups: Mapping[str, str] | None = None) -> dict[ChangeKind, int]:
+        """Return how many cases are of each kind, of those that have these values of groups."""
+        kept = self._in_groups(groups or {})
+        return {kind: int(np.count_nonzero(self.is_kind(kind) & kept)) for kind in ChangeKind}
+
+    def _in_groups(self, groups: Mapping[str, str]) -> Bools:
+        kept = np.ones(len(self.cases), np.bool_)
+        for name, value in groups.items():
+            known = self.groups.get(name)
+            number = known.values.index(value) if known is not None and value in known.values else None
+            kept = kept & (known.rows == number) if known is not None and number is not None else np.zeros_like(kept)
+        return kept
 
     def select(
         self,
@@ -110,11 +119,9 @@ class CaseChanges:
             UsageError: There is no such kind.
         """
         chosen_kind = None if kind is None else parse_choice(ChangeKind, kind, "kind")
-        kept = np.ones(len(self.cases), np.bool_) if chosen_kind is None else self.is_kind(chosen_kind)
-        for name, value in (groups or {}).items():
-            known = self.groups.get(name)
-            number = known.values.index(value) if known is not None and value in known.values else None
-            kept = kept & (known.rows == number) if known is not None and number is not None else np.zeros_like(kept)
+        kept = self._in_groups(groups or {})
+        if chosen_kind is not None:
+            kept = kept & self.is_kind(chosen_kind)
         for values, wanted in ((self.before, before), (self.after, after)):
             if wanted is not None:
                 kept = kept & lies_in(values, wanted)

@@ -226,8 +226,9 @@ def _describe_cases(
 ) -> dict[str, Any]:
     """Return what the page shows of cases: charts, changes by group, and a page of the list."""
     base = {"before": old.id, "after": new.id}
-    counts = changes.counts()
-    kind, groups = wanted.kind(counts), parse_groups(wanted.group)
+    groups = parse_groups(wanted.group)
+    counts = changes.counts(groups)
+    kind = wanted.kind(counts)
     ranges = {name: parse_range(name, getattr(wanted, name)) for name in ("old", "new", "by")}
     rows = changes.select(kind, groups=groups, before=ranges["old"], after=ranges["new"], by=ranges["by"])
     pages = max(1, math.ceil(len(rows) / CASES_PER_PAGE))
