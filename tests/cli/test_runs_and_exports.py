@@ -56,7 +56,7 @@ def test_runs_are_listed_newest_first(run: Any, book: Path) -> None:
     assert second.startswith("bbb222  second [bold]  running")
     assert "nightly, x" in second
     assert first.startswith("aaa111  first")
-    for part in ("finished", "3/3", "0.500", "$0.0056", "3 h"):
+    for part in ("finished", "3/3", "0.500, 2 of 3 scored", "$0.0056", "3 h"):
         assert part in first
 
 

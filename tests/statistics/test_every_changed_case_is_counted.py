@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beholder.errors import UsageError
 from beholder.statistics.case_changes import CaseChanges, ChangeKind
 from beholder.statistics.comparison import ComparisonOptions, compare
 from beholder.statistics.data import Column, ColumnKind, Scores
@@ -64,7 +65,9 @@ def test_bars_and_groups_add_up_to_the_comparison(rows: list[tuple[float, float,
 def test_the_worst_come_first_and_of_lost_scores_the_best() -> None:
     table = changes([(0.5, 0.25, "a"), (1.0, 0.0, "b"), (0.25, NAN, "a"), (0.75, NAN, "b"), (0.5, 1.0, "a")])
     assert table.select(ChangeKind.WORSE).tolist() == [1, 0]
-    assert table.select(ChangeKind.LOST).tolist() == [3, 2]
+    assert table.select("lost").tolist() == [3, 2]
+    with pytest.raises(UsageError, match="gained"):
+        table.select("gone")
     assert table.select(ChangeKind.LOST, groups={"model": "a"}).tolist() == [2]
     assert table.select(groups={"model": "nobody"}).tolist() == []
     assert table.select(before=(0.5, 0.5)).tolist() == [0, 4]

@@ -62,6 +62,7 @@ def test_a_chart_is_one_stop_and_its_marks_are_reached_by_arrows(visited: Opened
     assert named == "10 cases better by 0.2 to 0.3"
     page.keyboard.press("Enter")
     page.wait_for_url("**/compare?**by=**")
+    page.locator("#cases .changed").first.wait_for()
     assert page.locator("#cases [role=status]").inner_text().startswith("10 cases")
     assert page.locator(".changed").count() == 10
 
@@ -86,7 +87,8 @@ def test_without_script_before_and_now_are_side_by_side_and_marks_are_links(visi
     assert boxes[1] is not None
     assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
     page.locator("svg.plot a").first.click()
-    assert page.locator("#cases .changed").count() > 0
+    page.wait_for_url("**/compare?**old=**")
+    page.locator("#cases .changed").first.wait_for()
 
 
 @pytest.mark.parametrize(("size", "theme"), [((390, 844), "dark"), ((1366, 768), "light"), ((1366, 768), "dark")])

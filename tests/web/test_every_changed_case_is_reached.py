@@ -10,6 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 from support.changes import AFTER, BEFORE, BETTER, CASES, GAINED, LOST, WORSE, changed_runs
+from support.ledger import run_record
+from support.reports import ledger_with, restyle, told
 from support.web import running, worked_out
 
 COMPARE = {"before": BEFORE, "after": AFTER}
@@ -18,6 +20,7 @@ COMPARE = {"before": BEFORE, "after": AFTER}
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     place: Path = changed_runs(tmp_path_factory.mktemp("changes") / "ledger.db")
+    ledger_with(place, [told(0, restyle(0), pictures=False)], run_record("other", total=1)).close()
     with running(place) as site, httpx.Client(base_url=site, trust_env=False) as client:
         worked_out(client, "/compare", **COMPARE)
         yield client
@@ -57,6 +60,8 @@ def test_groups_split_the_cases_and_filter_them(pair: httpx.Client) -> None:
     row = re.search(r'<th scope="row"><bdi>model-b</bdi>.*?</tr>', page, re.DOTALL)
     assert row is not None
     assert re.findall(r">(\d+)<span", row[0]) == ["20", "5", "2", "1"]
+    tabs = re.findall(r'(Worse|Better) <span class="number">(\d+)<', page)
+    assert tabs == [("Worse", "20"), ("Better", "5")]  # of the group that is chosen
 
 
 def test_all_differences_share_one_axis_with_numbers(pair: httpx.Client) -> None:
@@ -70,6 +75,13 @@ def test_runs_are_told_apart_where_they_are_chosen(pair: httpx.Client) -> None:
     page = pair.get("/compare", params=COMPARE).text
     options = [" ".join(html.unescape(one).split()) for one in re.findall(r"<option[^>]*>([^<]*)</option>", page)]
     assert "nightly · 14 Mar 2026, 15:09 · ci · 0.485, 65 of 70 scored (r2)" in options
+
+
+def test_runs_without_a_case_in_common_are_told_so_beside_the_choosers(pair: httpx.Client) -> None:
+    answer = pair.get("/compare", params={"before": "other", "after": AFTER})
+    assert answer.status_code == 200
+    assert "have no case in common" in answer.text
+    assert '<select name="before">' in answer.text
 
 
 @pytest.mark.parametrize("asked", [{"show": "odd"}, {"old": "much"}, {"new": "1..0"}, {"by": "nan"}])

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from support.ledger import case, entry, hexed, run_record, verdict
 from support.reports import Opened, ledger_with, picture, restyle, told
-from support.web import RUN, Started
+from support.web import RUN, Started, worked_out
 
 from beholder.images.prepare import digest
 from beholder.ledger.ledger import Ledger
@@ -32,16 +32,21 @@ def evil(tmp_path: Path) -> Path:
     one = restyle(2, case=EVIL, model=EVIL, grade=EVIL, style=EVIL, assessment=EVIL, findings={EVIL: (EVIL,)})
     result = replace(one.criteria["accuracy"], reason=EVIL)
     one = replace(one, criteria={EVIL: result}, flags=(Flag(EVIL, EVIL, float("nan"), EVIL),), answer=EVIL)
-    ledger_with(
-        place,
-        [replace(told(0, one), case=case(one, fields={EVIL: EVIL}, groups={EVIL: EVIL})), told(1, restyle(1))],
-        run_record(RUN, name=EVIL, tags=(EVIL,), suite={"judges": [EVIL]}),
-    ).close()
+    better = replace(one, score=0.99)
+    for run, of in ((RUN, one), ("r2", better)):
+        ledger_with(
+            place,
+            [replace(told(0, of), case=case(of, fields={EVIL: EVIL}, groups={EVIL: EVIL})), told(1, restyle(1))],
+            run_record(run, name=EVIL, tags=(EVIL,), suite={"judges": [EVIL]}),
+        ).close()
     return place
 
 
 def addresses(at: httpx.Client) -> Iterator[str]:
     yield from ("/", f"/runs/{RUN}", f"/runs/{RUN}/cases", "/compare", "/agreement", "/calibration")
+    for path in (f"/compare?before={RUN}&after=r2&show=better", f"/matrix?run={RUN}&run=r2", "/history"):
+        assert "1234567" in worked_out(at, path), path  # what is hostile is shown
+        yield path
     for one in at.get(f"/api/runs/{RUN}/verdicts").json()["verdicts"]:
         yield str(httpx.URL(f"/runs/{RUN}/case", params={"id": one["case"], "place": "0"}))
     yield str(httpx.URL(f"/runs/{RUN}/cases", params={"q": EVIL.encode("utf-8", "replace").decode(), "sort": "best"}))

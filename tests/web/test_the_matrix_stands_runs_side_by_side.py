@@ -66,17 +66,24 @@ def test_runs_are_columns_over_the_cases_that_they_share(tmp_path: Path) -> None
 
 
 def test_of_pairs_a_cell_is_the_share_that_its_model_won(tmp_path: Path) -> None:
-    pairs(tmp_path / "ledger.db").close()
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
-        run = ledger.runs()[0].id
-        won = [stored.verdict.preference for stored in ledger.stored_verdicts(run)]
-    found = compute_pair_matrix(str(tmp_path / "ledger.db"), run)
+    with pairs(tmp_path / "pairs.db") as ledger:
+        run = ledger.runs()[0]
+        entries = []
+        for stored in ledger.stored_verdicts(run.id):  # every pair of a photograph is made from the same file
+            photo = stored.groups["source"]
+            first, *others = stored.verdict.images
+            images = (replace(first, source_digest=hexed(photo)), *others)
+            one = replace(stored.verdict, images=images)
+            entries.append(entry(stored.position, one, case=ledger.case(run.id, one.case), answers=()))
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
+        ledger.start(run)
+        ledger.write(run.id, entries)
+    found = compute_pair_matrix(str(tmp_path / "ledger.db"), run.id)
     assert [column.name for column in found.columns] == list(MODELS)
-    votes = sum(1 for one in won if one is not None and one.winner in ("first", "second", "tie"))
-    counted = sum(column.scored for column in found.columns)
-    assert 0 < counted <= len(found) * len(MODELS)
-    assert votes > 0
-    assert all(0 <= value <= 1 for value in found.scores[~(found.scores != found.scores)])
+    assert found.labels == tuple(f"photo-{photo:05d}" for photo in range(6))
+    # The judge prefers red; the last four pairs are a flip, two bad ones, a tie, and a call that failed.
+    assert found.scores[:4].tolist() == [[1.0, 0.5, 0.0]] * 4
+    assert found.scores[5].tolist() == [0.25, 0.0, 0.5]
 
 
 def test_the_page_shows_a_row_for_each_photograph_and_links_its_cells(models: Path, started: Started) -> None:

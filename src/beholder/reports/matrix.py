@@ -17,6 +17,7 @@ from beholder.arena.pairs import ITEM_GROUPS, MODEL_FIRST, MODEL_SECOND, OUTPUT_
 from beholder.arena.verdict_votes import PairRow
 from beholder.cases.case import CANDIDATES, OUTPUT_ROLES, Case, list_texts
 from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import StoredVerdict
 from beholder.statistics.bootstrap import EQUALITY_TOLERANCE
 from beholder.statistics.data import SOURCE_GROUP, Floats, Ints
 
@@ -131,15 +132,21 @@ def compute_group_matrix(address: str, run: str, group: str, criterion: str = ""
 def compute_pair_matrix(address: str, run: str) -> ScoreMatrix:
     """Return, for a run of pairs, the share of its pairs that each model won, by what the candidates were made for."""
     with Ledger.open(address, read_only=True) as ledger:
-        pairs = {row.case: row for row in map(PairRow.of, ledger.stored_verdicts(run))}
+        pairs: dict[str, PairRow] = {}
+        digests: dict[str, dict[str, str]] = {}
+        for stored in ledger.stored_verdicts(run):
+            pairs[stored.verdict.case] = PairRow.of(stored)
+            digests[stored.verdict.case] = _source_digests(stored)
         most = Counter(model for row in pairs.values() for model in row.models if model)
         columns = sorted(name for name, _ in most.most_common(MAX_COLUMNS))
         place = {name: at for at, name in enumerate(columns)}
         rows: dict[RowKey, list[str]] = {}
         points: dict[RowKey, list[list[float]]] = {}
         labels: dict[RowKey, str] = {}
-        for case, key in _keyed_cases(ledger, run, "", pairs.keys()):
-            row = pairs[case.id]
+        for case in ledger.cases(run):
+            if case.id not in pairs:
+                continue
+            key, row = _row_key(case, "", digests[case.id]), pairs[case.id]
             cells = rows.setdefault(key, [""] * len(columns))
             won = points.setdefault(key, [[] for _ in columns])
             labels.setdefault(key, case.groups.get(SOURCE_GROUP, "") or case.id)
@@ -185,9 +192,13 @@ def _keyed_cases(ledger: Ledger, run: str, by: str, judged: Iterable[str]) -> It
             yield case, _row_key(case, by, {})
     images: dict[str, dict[str, str]] = {}
     for stored in ledger.stored_verdicts_on(run, [case.id for case in unnamed]):
-        images[stored.verdict.case] = {image.role: image.source_digest for image in stored.verdict.images}
+        images[stored.verdict.case] = _source_digests(stored)
     for case in unnamed:
         yield case, _row_key(case, by, images.get(case.id, {}))
+
+
+def _source_digests(stored: StoredVerdict) -> dict[str, str]:
+    return {image.role: image.source_digest for image in stored.verdict.images}
 
 
 def _row_key(case: Case, by: str, digests: Mapping[str, str]) -> RowKey:

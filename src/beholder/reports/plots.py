@@ -97,6 +97,15 @@ class SharePart:
     label: str
 
 
+@dataclass(frozen=True, slots=True)
+class ShareBar:
+    """The bar of a run: its parts, their sum with its interval, and the name under it."""
+
+    parts: tuple[SharePart, ...]
+    whole: Interval
+    tick: str
+
+
 def gather_points(xs: Floats, ys: Floats, scale: ScaleRange) -> tuple[list[PlotCell], bool]:
     """Return a dot for each place where cases are; or, where these are more than `MAX_POINTS`, for each cell of a grid.
 
@@ -278,29 +287,28 @@ def trend_plot(points: Sequence[TrendPoint], scale: ScaleRange, *, title: str, t
     return _svg("trend", width, TREND_HEIGHT, title, drawn, marks)
 
 
-def share_bars(
-    runs: Sequence[Sequence[SharePart]], ticks: Sequence[str], *, title: str, tick: str = "{:.0%}"
-) -> Markup:
-    """Draw for each run a bar of parts over its name, on an axis from nothing to the largest sum, at least a tenth."""
+def share_bars(runs: Sequence[ShareBar], *, title: str, tick: str = "{:.0%}") -> Markup:
+    """Draw a bar of parts for each run, with the interval of the whole, on an axis from nothing to at least a tenth."""
     top, bottom = 12, TREND_HEIGHT - TREND_NAMES
-    high = max([0.1, *(sum(part.share for part in parts) for parts in runs)])
+    high = max([0.1, *(run.whole.value or 0.0 for run in runs), *(run.whole.high or 0.0 for run in runs)])
     width = _trend_width(len(runs))
     drawn = []
     for value in (0.0, high / 2, high):
         at = bottom - (bottom - top) * value / high
         drawn.append(_line("grid", TREND_LEFT, at, width, at))
         drawn.append(_text("tick end", TREND_LEFT - 8, at + 4, tick.format(value)))
-    drawn += _run_ticks(ticks)
+    drawn += _run_ticks([run.tick for run in runs])
     marks = []
-    for number, parts in enumerate(runs):
-        floor = float(bottom)
-        for part in parts:
+    for number, run in enumerate(runs):
+        floor, x = float(bottom), _trend_x(number)
+        for part in run.parts:
             tall = max(2.0, (bottom - top) * part.share / high)
-            bar = _element(
-                "rect", f"slice s-{part.tone}", x=_trend_x(number) - 14, y=floor - tall, width=28.0, height=tall
-            )
+            bar = _element("rect", f"slice s-{part.tone}", x=x - 14, y=floor - tall, width=28.0, height=tall)
             marks.append(_mark(part.link, part.label, [bar]))
             floor -= tall
+        if run.whole.low is not None and run.whole.high is not None:
+            ends = [bottom - (bottom - top) * end / high for end in (run.whole.low, run.whole.high)]
+            drawn.append(_line("interval", x + 20, ends[0], x + 20, ends[1]))
     return _svg("trend", width, TREND_HEIGHT, title, drawn, marks)
 
 

@@ -309,6 +309,8 @@ def format_scored_mean(mean: float | None, scored: int, asked: int) -> str:
         scored: How many verdicts have a score.
         asked: How many there are, without those that nobody was asked for.
     """
+    if mean is None:
+        return f"none of {asked:,} scored" if asked else format_number(None)
     return format_number(mean) + (f", {scored:,} of {asked:,} scored" if scored < asked else "")
 
 

@@ -5,7 +5,8 @@
 - `agreement`: `beholder agree`; `sentences`: its result, and that of `estimate`, in sentences
 - `coefficients`, `raters`: agreement between two columns, and among people
 - `pairs`, `comparison`, `significance`, `gate`: `beholder compare`, from pairing cases to tests, power and `--fail-on`
-- `history`: `beholder history`, the trend over the runs of a suite
+- `case_changes`: what became of every case of a comparison, as a light table
+- `history`: `beholder history`, the trend over the runs of a suite, and what each of them took
 - `calibration`: `beholder calibrate`; `calibration_features`, `_task`, `_recipes`, `_evaluation`: its data and maps
 - `estimation`: `beholder estimate`, the mean human score of a run; `regression`: its arithmetic
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 
 from beholder.statistics.bootstrap import EQUALITY_TOLERANCE, mean_of_defined
-from beholder.statistics.data import Bools, ColumnKind, Floats, Ints, Scores
+from beholder.statistics.data import Bools, ColumnKind, Floats, Ints, Scores, parse_choice
 from beholder.statistics.pairs import PairedColumn, SharedCases
 
 SAME_POINT = 0.0005  # scores that are this close share a point of a chart
@@ -84,13 +84,22 @@ class CaseChanges:
             }[kind]
         return found
 
-    def counts(self) -> dict[ChangeKind, int]:
-        """Return how many cases are of each kind."""
-        return {kind: int(np.count_nonzero(self.is_kind(kind))) for kind in ChangeKind}
+    def counts(self, groups: Mapping[str, str] | None = None) -> dict[ChangeKind, int]:
+        """Return how many cases are of each kind, of those that have these values of groups."""
+        kept = self._in_groups(groups or {})
+        return {kind: int(np.count_nonzero(self.is_kind(kind) & kept)) for kind in ChangeKind}
+
+    def _in_groups(self, groups: Mapping[str, str]) -> Bools:
+        kept = np.ones(len(self.cases), np.bool_)
+        for name, value in groups.items():
+            known = self.groups.get(name)
+            number = known.values.index(value) if known is not None and value in known.values else None
+            kept = kept & (known.rows == number) if known is not None and number is not None else np.zeros_like(kept)
+        return kept
 
     def select(
         self,
-        kind: ChangeKind | None = None,
+        kind: str | None = None,
         *,
         groups: Mapping[str, str] | None = None,
         before: NumberRange | None = None,
@@ -100,29 +109,31 @@ class CaseChanges:
         """Return the rows of cases, the greatest fall first, of those that are only better the greatest rise first.
 
         Args:
-            kind: What became of them; None for all.
+            kind: What became of them: `worse`, `better`, `lost`, `gained` or `same`; None for all.
             groups: The value of each group that they have.
             before: Where their score in the first run lies, see `lies_in`.
             after: The same for the second run.
             by: Where their difference lies, see `differs_by`.
+
+        Raises:
+            UsageError: There is no such kind.
         """
-        kept = np.ones(len(self.cases), np.bool_) if kind is None else self.is_kind(kind)
-        for name, value in (groups or {}).items():
-            known = self.groups.get(name)
-            number = known.values.index(value) if known is not None and value in known.values else None
-            kept = kept & (known.rows == number) if known is not None and number is not None else np.zeros_like(kept)
+        chosen_kind = None if kind is None else parse_choice(ChangeKind, kind, "kind")
+        kept = self._in_groups(groups or {})
+        if chosen_kind is not None:
+            kept = kept & self.is_kind(chosen_kind)
         for values, wanted in ((self.before, before), (self.after, after)):
             if wanted is not None:
                 kept = kept & lies_in(values, wanted)
         if by is not None:
             kept = kept & differs_by(self.by, by)
         rows = np.flatnonzero(kept)
-        if kind is ChangeKind.LOST:  # the best ones are missed most
+        if chosen_kind is ChangeKind.LOST:  # the best ones are missed most
             order = -self.before[rows]
-        elif kind is ChangeKind.GAINED:
+        elif chosen_kind is ChangeKind.GAINED:
             order = self.after[rows]
         else:
-            order = -self.by[rows] if kind is ChangeKind.BETTER else self.by[rows]
+            order = -self.by[rows] if chosen_kind is ChangeKind.BETTER else self.by[rows]
         chosen: Ints = rows[np.argsort(order, kind="stable")]  # nan is last
         return chosen
 

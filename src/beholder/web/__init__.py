@@ -4,7 +4,8 @@ security    checks of host, origin and token, and security headers
 server      create_app: the FastAPI app for one ledger; socket, uvicorn, browser, cache warming
 responses   what every page uses: the ledger, templates, errors as sentences
 background  results that are computed in the background and cached, progress of runs
-pages/      routes: runs and comparison, gallery, case and images, agreement and calibration, review (form and pages)
+pages/      routes: runs, gallery, case and images, comparison, matrix, history, arena, agreement and calibration,
+            review (form and pages)
 """
 
 from __future__ import annotations

@@ -173,8 +173,14 @@ def compare_view(
     if new is not None and old is None:
         old = _previous_run(records, new)
     compared: CachedResult[ComparisonSection] | None = None
+    why = ""
     if old is not None and new is not None and old.id != new.id:
-        compared = cached_comparison(ledger, background, old, new)
+        try:
+            compared = cached_comparison(ledger, background, old, new)
+        except LedgerError:
+            raise
+        except UsageError as error:  # they have no case in common: a sentence, and the choosers stay
+            why = str(error)
     section = compared.value if compared else None
     values: dict[str, Any] = {"charts_of": None, "by_group": {}, "listed": None}
     if section is not None and section.changes is not None and old is not None and new is not None:
@@ -187,6 +193,7 @@ def compare_view(
         progress=progress_cache.load(ledger, every),
         old=old,
         new=new,
+        why=why,
         asked=compared is not None,
         against=section,
         fresh=compared is None or compared.fresh,
@@ -219,8 +226,9 @@ def _describe_cases(
 ) -> dict[str, Any]:
     """Return what the page shows of cases: charts, changes by group, and a page of the list."""
     base = {"before": old.id, "after": new.id}
-    counts = changes.counts()
-    kind, groups = wanted.kind(counts), parse_groups(wanted.group)
+    groups = parse_groups(wanted.group)
+    counts = changes.counts(groups)
+    kind = wanted.kind(counts)
     ranges = {name: parse_range(name, getattr(wanted, name)) for name in ("old", "new", "by")}
     rows = changes.select(kind, groups=groups, before=ranges["old"], after=ranges["new"], by=ranges["by"])
     pages = max(1, math.ceil(len(rows) / CASES_PER_PAGE))

@@ -16,7 +16,7 @@ from beholder.api.statistics import History, history, select_runs
 from beholder.errors import LedgerError, UsageError
 from beholder.ledger.types import RunRecord
 from beholder.reports.comparison import format_p_value
-from beholder.reports.plots import SharePart, TrendPoint, share_bars, trend_plot
+from beholder.reports.plots import ShareBar, SharePart, TrendPoint, share_bars, trend_plot
 from beholder.reports.text import column_title, criterion_titles, format_interval, humanize_state
 from beholder.statistics.bootstrap import Interval
 from beholder.statistics.history import HistoryLine, RunUsage
@@ -166,9 +166,9 @@ def _draw_unscored(found: History) -> TrendChart:
         for outcome, count in usage.outcomes.items():
             said = f"{count:,} of {usage.verdicts:,} {humanize_state(outcome)}, {run.name}, {_day(run)} ({run.id})"
             link = make_url(f"/runs/{run.id}/cases", outcome=outcome)
-            parts.append(SharePart(outcome, count / max(1, usage.verdicts), link, said))
-        bars.append(parts)
-    chart = share_bars(bars, [_day(run) for run in found.runs], title="Verdicts without a score over the runs")
+            parts.append(SharePart(outcome, count / usage.verdicts, link, said))
+        bars.append(ShareBar(tuple(parts), usage.unscored, _day(run)))
+    chart = share_bars(bars, title="Verdicts without a score over the runs")
     totals = sum((Counter(usage.outcomes) for usage in found.usage), Counter[str]())
     named = ", ".join(f"{count:,} {humanize_state(outcome)}" for outcome, count in totals.most_common())
     note = f"share of the verdicts that were asked for; in all {named or 'none'}; a part opens its cases"
