@@ -254,7 +254,7 @@ def _make_cards(
     ]
 
 
-NEWEST = 8  # verdicts that the page of a running run shows
+NEWEST = 6  # verdicts that the page of a running run shows
 
 
 def newest_cards(ledger: Ledger, record: RunRecord) -> list[GalleryCard]:

@@ -6,10 +6,10 @@ app has sent.
 
 from __future__ import annotations
 
-import tempfile
+import io
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice
-from typing import IO, Annotated
+from typing import Annotated
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import APIRouter, Query
@@ -25,7 +25,6 @@ from beholder.web.responses import FormDep, LedgerDep, NotFound, find_run, make_
 
 router = APIRouter()
 
-CHUNK_BYTES = 1 << 16
 CHUNK_LINES = 2000
 
 
@@ -93,13 +92,9 @@ def download_report(
 ) -> Response:
     """The report of a run, as `beholder report` writes it."""
     record = find_run(ledger, run)
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it was sent
-    try:
-        write_report(ledger, record, file, worst=worst)
-    except BaseException:
-        file.close()
-        raise
-    return _attachment(_read_chunks(file), f"{record.id}.html", "text/html; charset=utf-8")
+    file = io.BytesIO()
+    write_report(ledger, record, file, worst=worst)
+    return _attachment(iter([file.getvalue()]), f"{record.id}.html", "text/html; charset=utf-8")
 
 
 @router.get("/runs/{run}/verdicts.csv", response_class=Response)
@@ -115,13 +110,6 @@ def download_csv(ledger: LedgerDep, run: str) -> Response:
 def _attachment(parts: Iterator[bytes], name: str, media_type: str) -> Response:
     headers = {"Content-Disposition": f'attachment; filename="{quote(name, safe=".")}"'}
     return StreamingResponse(parts, media_type=media_type, headers=headers)
-
-
-def _read_chunks(file: IO[bytes]) -> Iterator[bytes]:
-    with file:
-        file.seek(0)
-        while chunk := file.read(CHUNK_BYTES):
-            yield chunk
 
 
 def _sent_case(ledger: Ledger, record: RunRecord, sent: Mapping[str, str]) -> str:
