@@ -309,7 +309,7 @@ def test_the_cases_of_a_running_run_come_in_by_themselves(visited: Opened, place
         assert "00001" in page.evaluate("document.activeElement.href")
         run.locator(".newest .card").nth(1).wait_for()
         assert "00002" in run.locator(".newest .card").first.inner_text()
-    XX
+        assert run.locator(".newest img").count() == 4
         run.locator(".facts", has_text="a minute").wait_for()
         for one in (page, run):
             one.close()
