@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Annotated
 from urllib.parse import parse_qsl, quote, urlencode
@@ -43,7 +44,8 @@ def comment_case(ledger: LedgerDep, run: str, sent: FormDep) -> Response:
     record = find_run(ledger, run)
     case = _sent_case(ledger, record, sent)
     if gone := sent.get("delete"):
-        ledger.delete_comment(record.id, gone)
+        with _as_usage():
+            ledger.delete_comment(record.id, gone)
     else:
         ledger.comment(record.id, case, sent.get("text", ""), sent.get("author", ""))
     return _to_case(record, sent)
@@ -63,7 +65,8 @@ def save_view(ledger: LedgerDep, run: str, sent: FormDep) -> Response:
 @router.post("/runs/{run}/rename")
 def rename_run(ledger: LedgerDep, run: str, sent: FormDep) -> Response:
     record = find_run(ledger, run)
-    ledger.rename(record.id, sent.get("name", "").strip())
+    with _as_usage():
+        ledger.rename(record.id, sent.get("name", "").strip())
     return _redirect(f"/runs/{record.id}")
 
 
@@ -105,6 +108,15 @@ def download_csv(ledger: LedgerDep, run: str) -> Response:
     first = b"".join(islice(lines, CHUNK_LINES))  # what cannot be read is found before the response has begun
     rest = iter(lambda: b"".join(islice(lines, CHUNK_LINES)), b"")
     return _attachment(chain([first], rest), f"{record.id}.csv", "text/csv; charset=utf-8")
+
+
+@contextmanager
+def _as_usage() -> Iterator[None]:
+    """What the ledger refuses in this context is the visitor's to change, and no failure of the server."""
+    try:
+        yield
+    except LedgerError as error:
+        raise UsageError(str(error)) from None
 
 
 def _attachment(parts: Iterator[bytes], name: str, media_type: str) -> Response:
