@@ -86,7 +86,7 @@ def test_a_run_is_renamed_tagged_and_deleted(app: httpx.Client, place: Path) -> 
 
 def test_a_run_is_taken_along_as_files(client: httpx.Client, made: Path, tmp_path: Path) -> None:
     run = Run.load(RUN, made)
-    report = client.get(f"/runs/{RUN}/report.html")
+    report = client.get(f"/runs/{RUN}/report.html", timeout=60)
     assert report.headers["content-disposition"] == f'attachment; filename="{RUN}.html"'
     run.report(tmp_path / "run.html")
     assert report.content == (tmp_path / "run.html").read_bytes()

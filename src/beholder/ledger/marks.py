@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, delete, exists, insert, select
 
-from beholder.errors import LedgerError
+from beholder.errors import LedgerError, UsageError
 from beholder.ledger import schema
 from beholder.ledger.connection import LedgerConnection
 from beholder.ledger.encoding import parse_time, storable_text
@@ -41,13 +41,14 @@ class MarkStore(LedgerConnection):
         """Write a comment on a case.
 
         Raises:
-            LedgerError: The run has no such case, or the text is empty or too long.
+            LedgerError: The run has no such case.
+            UsageError: The text is empty or too long.
         """
         text, author = storable_text(text).strip(), storable_text(author).strip()
         if not text:
-            raise LedgerError("A comment must not be empty.")
+            raise UsageError("A comment must not be empty.")
         if len(text) > MAX_COMMENT or len(author) > MAX_NAME:
-            raise LedgerError(
+            raise UsageError(
                 f"A comment has at most {MAX_COMMENT:,} characters, and the name of its author {MAX_NAME}."
             )
         made = Comment(uuid4().hex[:12], case_id, author, text, datetime.now(UTC))
@@ -67,11 +68,11 @@ class MarkStore(LedgerConnection):
         """Keep the filters of a list, as the query of its address, under a name; another view of that name is replaced.
 
         Raises:
-            LedgerError: The name is empty or too long.
+            UsageError: The name is empty or too long.
         """
         name = storable_text(name).strip()
         if not name or len(name) > MAX_NAME:
-            raise LedgerError(f"A view has a name of 1 to {MAX_NAME} characters.")
+            raise UsageError(f"A view has a name of 1 to {MAX_NAME} characters.")
         self._write(_write_view, run, name, storable_text(query))
 
     def views(self, run: str) -> dict[str, str]:

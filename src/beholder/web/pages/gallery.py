@@ -297,7 +297,7 @@ def _card_pictures(
     return tuple(files if len(files) <= 2 else (files[0], files[-1]))
 
 
-NEWEST = 8  # verdicts that the page of a running run shows
+NEWEST = 6  # verdicts that the page of a running run shows
 
 
 def newest_cards(ledger: Ledger, record: RunRecord) -> list[GalleryCard]:

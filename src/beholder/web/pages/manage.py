@@ -6,10 +6,11 @@ app has sent.
 
 from __future__ import annotations
 
-import tempfile
+import io
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain, islice
-from typing import IO, Annotated
+from typing import Annotated
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import APIRouter, Query
@@ -25,7 +26,6 @@ from beholder.web.responses import FormDep, LedgerDep, NotFound, find_run, make_
 
 router = APIRouter()
 
-CHUNK_BYTES = 1 << 16
 CHUNK_LINES = 2000
 
 
@@ -44,7 +44,8 @@ def comment_case(ledger: LedgerDep, run: str, sent: FormDep) -> Response:
     record = find_run(ledger, run)
     case = _sent_case(ledger, record, sent)
     if gone := sent.get("delete"):
-        ledger.delete_comment(record.id, gone)
+        with _as_usage():
+            ledger.delete_comment(record.id, gone)
     else:
         ledger.comment(record.id, case, sent.get("text", ""), sent.get("author", ""))
     return _to_case(record, sent)
@@ -64,7 +65,8 @@ def save_view(ledger: LedgerDep, run: str, sent: FormDep) -> Response:
 @router.post("/runs/{run}/rename")
 def rename_run(ledger: LedgerDep, run: str, sent: FormDep) -> Response:
     record = find_run(ledger, run)
-    ledger.rename(record.id, sent.get("name", "").strip())
+    with _as_usage():
+        ledger.rename(record.id, sent.get("name", "").strip())
     return _redirect(f"/runs/{record.id}")
 
 
@@ -93,13 +95,9 @@ def download_report(
 ) -> Response:
     """The report of a run, as `beholder report` writes it."""
     record = find_run(ledger, run)
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it was sent
-    try:
-        write_report(ledger, record, file, worst=worst)
-    except BaseException:
-        file.close()
-        raise
-    return _attachment(_read_chunks(file), f"{record.id}.html", "text/html; charset=utf-8")
+    file = io.BytesIO()
+    write_report(ledger, record, file, worst=worst)
+    return _attachment(iter([file.getvalue()]), f"{record.id}.html", "text/html; charset=utf-8")
 
 
 @router.get("/runs/{run}/verdicts.csv", response_class=Response)
@@ -112,16 +110,18 @@ def download_csv(ledger: LedgerDep, run: str) -> Response:
     return _attachment(chain([first], rest), f"{record.id}.csv", "text/csv; charset=utf-8")
 
 
+@contextmanager
+def _as_usage() -> Iterator[None]:
+    """What the ledger refuses in this context is the visitor's to change, and no failure of the server."""
+    try:
+        yield
+    except LedgerError as error:
+        raise UsageError(str(error)) from None
+
+
 def _attachment(parts: Iterator[bytes], name: str, media_type: str) -> Response:
     headers = {"Content-Disposition": f'attachment; filename="{quote(name, safe=".")}"'}
     return StreamingResponse(parts, media_type=media_type, headers=headers)
-
-
-def _read_chunks(file: IO[bytes]) -> Iterator[bytes]:
-    with file:
-        file.seek(0)
-        while chunk := file.read(CHUNK_BYTES):
-            yield chunk
 
 
 def _sent_case(ledger: Ledger, record: RunRecord, sent: Mapping[str, str]) -> str:

@@ -10,13 +10,18 @@ function put(old, now) {
   const folds = [...old.querySelectorAll("details")].map((one) => one.open);
   now.querySelectorAll("details").forEach((one, at) => { one.open = folds[at] ?? one.open; });
   for (const one of now.querySelectorAll("[data-scripted]")) one.hidden = false;
-  const at = old.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-  // Cards that are the same stay, so that their pictures do not blink.
-  const cards = new Map([...old.querySelectorAll("li.card")].map((one) => [one.outerHTML, one]));
-  for (const one of now.querySelectorAll("li.card")) if (cards.has(one.outerHTML)) one.replaceWith(cards.get(one.outerHTML));
+  const leads = (link) => link.getAttribute("href")?.replace(/&place=\d+/, ""); // a card may be at another place now
+  const at = old.contains(document.activeElement) ? leads(document.activeElement) : null;
+  // Pictures that are there stay, so that they do not blink.
+  const pictures = new Map([...old.querySelectorAll("img")].map((one) => [one.outerHTML, one]));
+  for (const one of now.querySelectorAll("img")) {
+    const same = pictures.get(one.outerHTML);
+    if (same) one.replaceWith(same);
+    pictures.delete(one.outerHTML);
+  }
   old.dataset.live = now.dataset.live;
   old.replaceChildren(...now.childNodes);
-  if (at) old.querySelector(`[href="${CSS.escape(at)}"]`)?.focus({ preventScroll: true });
+  if (at) [...old.querySelectorAll("a")].find((one) => leads(one) === at)?.focus({ preventScroll: true });
 }
 
 async function look() {
