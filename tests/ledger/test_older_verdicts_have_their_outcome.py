@@ -16,6 +16,7 @@ from beholder.verdicts.verdict import Coverage, Juror, Jury, Outcome, Verdict
 def upgrade(ledger: Ledger) -> None:
     with ledger._writing() as connection:
         database._mark_unmeasured(connection)
+        database._add_marks_and_search(connection)
 
 
 def stored(ledger: Ledger, number: int) -> Verdict:

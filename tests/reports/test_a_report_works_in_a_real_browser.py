@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from support.ledger import run_record, verdict
-from support.reports import RUN, Opened, ledger_with, restyle, told, written
+from support.reports import RUN, Opened, in_part, ledger_with, restyle, told, written
 
 from beholder.rubrics.load import load_rubric
 from beholder.verdicts.verdict import CasePicture, Flag, Juror, Jury, Outcome, Place
@@ -86,6 +86,25 @@ def test_a_case_that_was_left_out_shows_its_numbers_and_says_so(tmp_path: Path, 
     page.locator("dialog.case button", has_text="Close").click()
     page.locator('[data-key="q"]').fill("place 1 of 15")
     page.locator("[data-count]", has_text="1 of 40").wait_for()
+
+
+def test_what_was_measured_in_part_says_what_is_known(tmp_path: Path, opened: Opened) -> None:
+    entries = [told(0, in_part(0)), told(1, in_part(1, 15.0)), told(2, restyle(2))]
+    with ledger_with(tmp_path / "ledger.db", entries) as ledger:
+        page = opened(written(ledger, tmp_path / "part.html"))
+    assert seen(page) == ["photo-00001/anime", "photo-00000/anime", "photo-00002/anime"]  # by what is possible
+    card = page.locator(".card").first.text_content() or ""
+    for part in ("make the car red", "3 No, 7 of 23 measured", "0.20–0.60", "1–3", "not measured"):
+        assert part in card, part
+    widths = page.locator(".card").first.locator(".scale.range .filled")
+    assert [one.evaluate("one => one.style.width") for one in widths.all()] == ["40%", "50%"]
+    row = page.locator("#answers tbody tr").first.inner_text().split()
+    assert row == ["Accuracy", "10", "8", "30"]  # Yes, No, not measured
+    page.locator(".card a").first.click()
+    case = page.locator("dialog.case[open]")
+    case.wait_for()
+    assert "The score lies between" in case.inner_text()
+    assert "0.20–0.60" in case.inner_text()
 
 
 def test_the_slider_follows_the_mouse_and_the_keys(report: Path, opened: Opened) -> None:

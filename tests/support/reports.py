@@ -18,6 +18,7 @@ from beholder.verdicts.verdict import (
     AssertionResult,
     CalibratedRating,
     Correction,
+    Coverage,
     CriterionResult,
     Flag,
     Outcome,
@@ -80,6 +81,34 @@ def restyle(number: int, **changes: object) -> Verdict:
         measurements={"restyle.change": {"value": 0.36, "unit": "share", "sentence": "36 % of the photo was changed."}},
     )
     return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def in_part(number: int, most: float = 22.5) -> Verdict:
+    """A verdict of which 7 of 23 assertions were measured: one criterion lies between 1 and 3, the other anywhere."""
+    whole = restyle(number)
+    answers = ["no"] * 3 + ["yes"] * 4 + ["abstained"] * 15
+    asked = tuple(AssertionResult(f"A{at}", f"Does part {at} hold?", one) for at, one in enumerate(answers, start=1))
+    criteria = {
+        "accuracy": CriterionResult(
+            None, None, (1, 5), 1.0, yes=4, no=3, assertions=asked, abstained=15, score_range=(1, 3)
+        ),
+        "exceptional": CriterionResult(None, None, (1, 5), 2.0, abstained=1, score_range=(1, 5)),
+    }
+    coverage = Coverage(7, 23)
+    return replace(
+        whole,
+        outcome=Outcome.UNMEASURED,
+        detail=coverage.sentence,
+        criteria=criteria,
+        score=None,
+        total=None,
+        percentage=None,
+        grade=None,
+        passed=None,
+        corrections=(),
+        coverage=coverage,
+        total_range=(5.0, most),
+    )
 
 
 def refused(number: int) -> Verdict:

@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 from support.ledger import case, entry, run_record, verdict
-from support.reports import ledger_with, restyle, told
+from support.reports import in_part, ledger_with, restyle, told
 from support.reviews import answers, edits
 from support.web import RUN, Started, worked_out
 
@@ -23,7 +23,7 @@ from beholder.reviews.review import find_or_start_review
 from beholder.rubrics.brief import Composer
 from beholder.rubrics.load import load_rubric
 from beholder.rubrics.rubric import Rubric
-from beholder.verdicts.verdict import Verdict
+from beholder.verdicts.verdict import Flag, Verdict
 
 CASES = f"/runs/{RUN}/cases"
 
@@ -80,6 +80,23 @@ def test_a_run_says_what_it_came_to(client: httpx.Client) -> None:
 )
 def test_the_address_says_which_cases(client: httpx.Client, asked: dict[str, str], expected: list[str]) -> None:
     assert names(client, **asked) == expected
+
+
+def test_a_card_says_what_is_known_of_a_case_that_was_measured_in_part(tmp_path: Path, started: Started) -> None:
+    failed = restyle(3, flags=(Flag("gate", "improvements"),))
+    entries = [told(0, in_part(0)), told(1, in_part(1, 15.0)), told(2, restyle(2)), told(3, failed)]
+    ledger_with(tmp_path / "ledger.db", entries).close()
+    with httpx.Client(base_url=started(tmp_path / "ledger.db"), trust_env=False) as client:
+        assert names(client) == numbered(1, 0, 3, 2)  # by the highest score that is possible, then by the score
+        assert names(client, sort="no") == numbered(0, 1, 3, 2)  # as many of each of three
+        assert names(client, sort="bound") == numbered(3, 2, 1, 0)
+        [card] = [one for one in client.get(CASES).text.split('<li class="card">') if "photo-00000/anime</bdi>" in one]
+        for part in ("3 No, 7 of 23 measured", ">0.20–0.90<", ">1–3<", ">not measured<", 'x="20" width="70"'):
+            assert part in card, part
+        assert "✗ failed: <bdi>Improvements</bdi>" in client.get(CASES, params={"q": "00003"}).text
+        page = worked_out(client, f"/runs/{RUN}")
+        assert page.count('class="slice a-open"') == 2
+        assert "Answers by criterion" in page
 
 
 @pytest.mark.parametrize("asked", [{"sort": "size"}, {"least": "much"}, {"most": "nan"}, {"passed": "maybe"}])

@@ -290,13 +290,13 @@ def _add_marks_and_search(connection: sa.Connection) -> None:
 
 _CASE_WORDS_6 = {
     "sqlite": (
-        "CREATE VIRTUAL TABLE case_words USING fts5(text, content='case_texts', content_rowid='number')",
-        "CREATE TRIGGER case_texts_added AFTER INSERT ON case_texts BEGIN "
+        "CREATE VIRTUAL TABLE IF NOT EXISTS case_words USING fts5(text, content='case_texts', content_rowid='number')",
+        "CREATE TRIGGER IF NOT EXISTS case_texts_added AFTER INSERT ON case_texts BEGIN "
         "INSERT INTO case_words(rowid, text) VALUES (NEW.number, NEW.text); END",
-        "CREATE TRIGGER case_texts_removed AFTER DELETE ON case_texts BEGIN "
+        "CREATE TRIGGER IF NOT EXISTS case_texts_removed AFTER DELETE ON case_texts BEGIN "
         "INSERT INTO case_words(case_words, rowid, text) VALUES ('delete', OLD.number, OLD.text); END",
     ),
-    "postgresql": ("CREATE INDEX case_words ON case_texts USING gin (to_tsvector('simple', text))",),
+    "postgresql": ("CREATE INDEX IF NOT EXISTS case_words ON case_texts USING gin (to_tsvector('simple', text))",),
 }
 
 # The first one migrates from version 1 to version 2, and so on.

@@ -18,7 +18,7 @@ from beholder.ledger.encoding import FACET_STYLE, FACET_WINNER
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.query import Tally
 from beholder.ledger.types import RunRecord, StoredVerdict
-from beholder.reports.text import describe_measured, escape_hidden, escape_hidden_values, truncate
+from beholder.reports.text import case_caption, describe_measured, escape_hidden, escape_hidden_values, truncate
 from beholder.statistics.data import Scores, tabulate_verdicts
 from beholder.verdicts.verdict import CriterionResult, Verdict, quote_value
 
@@ -133,6 +133,7 @@ def _list(value: object) -> list[object]:
 MAX_EXAMPLES = 3
 AUDIT_FLAGS = (DISAGREE, NOT_AUDITED)
 _MAX_QUOTE = 160  # characters of the text of an example
+_MAX_CAPTION = 100  # characters of the instruction on a card
 _MAX_DISTINCT = 5000  # texts of a finding that are counted; later ones are only in the cases
 
 T = TypeVar("T")
@@ -205,16 +206,28 @@ def pair_name(model: str, other: str) -> str:
     return " and ".join(sorted((model, other)))
 
 
-_VERDICT_COLUMNS = ("case", "rubric", "state", "score", "grade", "passed", "flagged", "corrected", "pictured", "no")
+_VERDICT_COLUMNS = (
+    "case",
+    "rubric",
+    "state",
+    "score",
+    "grade",
+    "passed",
+    "flagged",
+    "corrected",
+    "pictured",
+    "no",
+    "told",
+)
 
 
 @dataclass(slots=True)
 class VerdictIndex:
     """Columns over all verdicts with what the page needs to filter, sort and draw cards.
 
-    Rubrics, flags and group values are numbers into the tables `rubrics`, `flags` and `values`. `no` counts assertions
-    answered No. Of verdicts that were measured in part, `measured` says how far and where the score lies (0–1), and
-    `ranges`, by criterion, where its score lies.
+    Rubrics, flags, group values and what is `told` on a card are numbers into the tables `rubrics`, `flags`, `values`
+    and `captions`. `no` counts assertions answered No. Of verdicts that were measured in part, `measured` says how far
+    and where the score lies (0–1), and `ranges`, by criterion, where its score lies.
     """
 
     case: list[str] = field(default_factory=list)
@@ -227,6 +240,7 @@ class VerdictIndex:
     gated: dict[int, list[int]] = field(default_factory=dict)  # only those that failed by a gate
     corrected: list[int] = field(default_factory=list)
     no: list[int] = field(default_factory=list)
+    told: list[int] = field(default_factory=list)
     measured: dict[int, tuple[str, float | None, float | None]] = field(default_factory=dict)
     ranges: dict[str, dict[int, tuple[float, float]]] = field(default_factory=dict)
     pictured: list[list[int]] = field(default_factory=list)
@@ -237,11 +251,12 @@ class VerdictIndex:
     flags: StringTable = field(default_factory=StringTable)
     gates: StringTable = field(default_factory=StringTable)
     values: StringTable = field(default_factory=StringTable)
+    captions: StringTable = field(default_factory=StringTable)
 
     def __len__(self) -> int:
         return len(self.case)
 
-    def add(self, stored: StoredVerdict, pictures: list[int]) -> int:
+    def add(self, stored: StoredVerdict, pictures: list[int], caption: str = "") -> int:
         """Add a verdict and return its number on the page."""
         verdict, number = stored.verdict, len(self)
         self.case.append(escape_hidden(verdict.case))
@@ -258,6 +273,7 @@ class VerdictIndex:
         self.corrected.append(len(verdict.corrections))
         self.pictured.append(pictures)
         self.no.append(verdict.no_count)
+        self.told.append(self.captions.number(escape_hidden(caption)))
         if verdict.coverage is not None:
             self.measured[number] = (describe_measured(verdict), *(verdict.score_range or (None, None)))
         for key, result in verdict.criteria.items():
@@ -289,13 +305,20 @@ class VerdictIndex:
         made = replace(
             self,
             criteria={key: chosen(column) for key, column in self.criteria.items()},
-            groups={name: chosen(column) for name, column in self.groups.items()},
             gated=sparse(self.gated),
+            values=StringTable(),  # only those that are still referred to
+            captions=StringTable(),
             measured=sparse(self.measured),
             ranges={key: sparse(values) for key, values in self.ranges.items()},
         )
         for name in _VERDICT_COLUMNS:
             setattr(made, name, chosen(getattr(self, name)))
+        values, captions = self.values.texts, self.captions.texts
+        made.groups = {
+            name: [None if value is None else made.values.number(values[value]) for value in chosen(column)]
+            for name, column in self.groups.items()
+        }
+        made.told = [made.captions.number(captions[told]) for told in made.told]
         made.pictured = [[picture(one) for one in pictures] for pictures in made.pictured]
         return made
 
@@ -308,7 +331,8 @@ class VerdictIndex:
         document: dict[str, object] = {name: getattr(self, name) for name in _VERDICT_COLUMNS}
         document |= {"criteria": self.criteria, "groups": self.groups, "scales": self.scales}
         document |= {"measured": self.measured, "gated": self.gated, "ranges": self.ranges}
-        return document | {name: getattr(self, name).texts for name in ("rubrics", "flags", "gates", "values")}
+        tables = ("rubrics", "flags", "gates", "values", "captions")
+        return document | {name: getattr(self, name).texts for name in tables}
 
 
 @dataclass(slots=True)
@@ -356,7 +380,8 @@ def collect_run_data(
 
     def read() -> Iterator[tuple[Verdict, Mapping[str, str]]]:
         for stored in ledger.stored_verdicts(record.id):
-            number = _record_verdict(gathered, stored)
+            caption = case_caption(fields.get(stored.verdict.case, {}), _MAX_CAPTION)
+            number = _record_verdict(gathered, stored, caption)
             if details is not None:
                 line = verdict_detail(
                     stored, fields.get(stored.verdict.case, {}), gathered.questions, gathered.pictures
@@ -370,12 +395,12 @@ def collect_run_data(
     return gathered
 
 
-def _record_verdict(gathered: RunData, stored: StoredVerdict) -> int:
+def _record_verdict(gathered: RunData, stored: StoredVerdict, caption: str) -> int:
     """Index and count a verdict; return its number on the page."""
     verdict = stored.verdict
     digests = [image.source_digest for image in verdict.shown_images]
     pictures = [gathered.pictures.setdefault(digest, len(gathered.pictures)) for digest in digests]
-    number = gathered.index.add(stored, pictures)
+    number = gathered.index.add(stored, pictures, caption)
     gathered.tally.add(stored)
     gathered.versions[verdict.rubric] = verdict.rubric_version
     if verdict.score is None:

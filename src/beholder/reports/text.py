@@ -237,13 +237,13 @@ def describe_calibration(filled: Mapping[str, int], missing: Mapping[str, int]) 
 CAPTION_FIELDS = ("instruction", "prompt", "question", "output")  # the first that a case has is shown on its card
 
 
-def case_caption(fields: Mapping[str, FieldValue]) -> str:
+def case_caption(fields: Mapping[str, FieldValue], longest: int = 200) -> str:
     """Return the text by which a case is recognized in a list: its instruction or prompt, else any text; cut."""
     name = next((name for name in CAPTION_FIELDS if name in fields), next(iter(fields), None))
     if name is None:
         return ""
     value = fields[name]
-    return truncate(" ".join((value if isinstance(value, str) else " ".join(value)).split()), 200)
+    return truncate(" ".join((value if isinstance(value, str) else " ".join(value)).split()), longest)
 
 
 def describe_measured(verdict: Verdict) -> str:

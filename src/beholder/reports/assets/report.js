@@ -261,7 +261,7 @@ function card(at) {
   const known = (key) => (data.criteria[key][at] !== null && data.criteria[key][at] !== undefined) || data.ranges[key]?.[at];
   const bars = Object.keys(data.criteria).filter(known).map((key) => bar(title(key), data.criteria[key][at], data.scales[key], data.ranges[key]?.[at]));
   const [told, low, high] = data.measured[at] ?? [];
-  if (score === null && typeof low === "number" && (low > 0 || high < 1)) bars.unshift(bar("Score", null, [0, 1], [low, high]));
+  if (score === null && typeof low === "number" && (low > 0 || high < 1)) bars.unshift(bar("Score", null, [0, 1], [low, high], (end) => end.toFixed(2)));
   return h("li", { class: "card" }, h("a", { href: address({ ...state, case: String(at) }), "data-at": at, onclick: (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
@@ -270,6 +270,7 @@ function card(at) {
     shots(at),
     h("div", { class: "under" },
       h("p", { class: "name" }, text(data.case[at]), data.rubrics.length > 1 && h("span", { class: "muted small" }, " ", text(data.rubrics[data.rubric[at]]))),
+      data.captions[data.told[at]] && h("p", { class: "told" }, text(data.captions[data.told[at]])),
       h("p", { class: "score" },
         score === null
           ? h("span", { class: "tag lack" }, stateName(data.state[at]))
@@ -282,11 +283,11 @@ function card(at) {
 }
 
 /** A line that says what its bar is about, and the number. */
-function bar(name, score, scale, range) {
+function bar(name, score, scale, range, shown = number) {
   const drawn = scaleBar(score, scale, range);
   drawn.setAttribute("aria-hidden", "true");
   const open = range && range[0] <= scale[0] && range[1] >= scale[1];
-  const told = score !== null && score !== undefined ? number(score) : open ? "not measured" : range.map((end) => number(end)).join("–");
+  const told = score !== null && score !== undefined ? number(score) : open ? "not measured" : range.map((end) => shown(end)).join("–");
   return h("div", {}, h("dt", {}, text(name)), h("dd", {}, drawn, h("span", { class: "number" }, told)));
 }
 
