@@ -39,6 +39,9 @@ class GroupValues:
     values: tuple[str, ...]
     rows: Ints
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GroupValues) and self.values == other.values and np.array_equal(self.rows, other.rows)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupChange:
@@ -71,6 +74,17 @@ class CaseChanges:
     lost: Bools
     gained: Bools
     groups: Mapping[str, GroupValues] = field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, CaseChanges)
+            and (self.cases, self.groups) == (other.cases, other.groups)
+            and np.array_equal(self.before, other.before, equal_nan=True)
+            and np.array_equal(self.after, other.after, equal_nan=True)
+            and np.array_equal(self.by, other.by, equal_nan=True)
+            and np.array_equal(self.lost, other.lost)
+            and np.array_equal(self.gained, other.gained)
+        )
 
     def is_kind(self, kind: ChangeKind) -> Bools:
         """Return which cases are of a kind; one of several rubrics may have lost a score and be worse by another."""
