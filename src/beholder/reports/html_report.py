@@ -289,8 +289,9 @@ def _importance(gathered: RunData, changed: ComparisonSection | None) -> Callabl
     moved = set() if changed is None else {mover.number for mover in changed.movers}
 
     def importance(at: int) -> tuple[bool, bool, float]:
-        score = index.score[at]
-        return at not in moved, score is not None and not index.flagged[at], -1.0 if score is None else score
+        score, bound = index.score[at], index.measured.get(at, ("", None, None))[2]
+        worst = score if score is not None else -2.0 if bound is None else bound - 1.5  # failures before what is open
+        return at not in moved, score is not None and not index.flagged[at], worst
 
     return importance
 

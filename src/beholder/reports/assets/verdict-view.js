@@ -87,7 +87,7 @@ export function verdictView(verdict, { titles = {}, flagTitles = {}, onplace } =
   const names = { ...Object.fromEntries(Object.keys(verdict.criteria ?? {}).map((key) => [key, named(key)])), ...titles };
   const view = h("div", { class: "verdict" },
     headline(verdict),
-    verdict.score_range && typeof verdict.score !== "number" && h("div", { class: "criterion-head" }, h("p", { class: "muted" }, "The score lies between"), scaleBar(null, [0, 1], verdict.score_range),
+    verdict.score_range && typeof verdict.score !== "number" && h("div", { class: "criterion-head wide-points" }, h("p", { class: "muted" }, "The score lies between"), scaleBar(null, [0, 1], verdict.score_range),
       h("p", { class: "points number" }, h("strong", {}, verdict.score_range.map((end) => end.toFixed(2)).join("–")))),
     verdict.lack && h("p", { class: "notice" }, text(verdict.lack)),
     verdict.calibrated && calibrated(verdict.calibrated, titles),
