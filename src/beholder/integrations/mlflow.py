@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from beholder.api.options import Judges, Options, OptionsLike, RubricLike
 from beholder.api.run import Run
 from beholder.api.session import Session
 from beholder.errors import SetupError, UsageError
+from beholder.integrations.file_access import find_output_image
 from beholder.integrations.inputs import choose_output, find_inputs
 from beholder.integrations.trackers import MAX_PICTURED, TrackedRun, collect_run
 from beholder.judges.base import INSTRUMENTS
@@ -69,6 +71,7 @@ def scorer(
     criterion: str | None = None,
     threshold: float | None = None,
     output: str | None = None,
+    roots: Sequence[str] = (),
     name: str | None = None,
     session: Session | None = None,
     ledger: str | None = None,
@@ -87,6 +90,8 @@ def scorer(
         criterion: The value is the score of this criterion, on its own scale, and not the score of the verdict (0–1).
         threshold: The value from which `result.passed` counts a row as passed.
         output: What `outputs` is; by default the one thing that the rubric needs and `inputs` lacks.
+        roots: Folders, besides the working folder, whose images `outputs` may name: what they name may be a model's
+            words, which must not send any other file of this machine to a judge.
         name: The name of the feedback; by default that of the rubric, and of the criterion if there is one.
         session: In place of `judge` and what goes with it, a session of yours, so that several scorers share its
             answers.
@@ -110,7 +115,8 @@ def scorer(
     called = name or ".".join([loaded.name, *([criterion] if criterion else [])])
 
     def score(inputs: Any = None, outputs: Any = None, expectations: Any = None) -> Feedback:
-        found = _find_inputs(loaded, output, inputs, outputs, expectations)
+        found = find_inputs(loaded, (expectations, inputs))
+        found |= _find_outputs(loaded, output, found, outputs, roots)
         return _make_feedback(called, criterion, asked.judge(loaded, **found))
 
     passes: dict[str, Callable[[Any], bool]] = {}
@@ -120,12 +126,24 @@ def scorer(
     return made
 
 
-def _find_inputs(rubric: Rubric, output: str | None, inputs: Any, outputs: Any, expectations: Any) -> dict[str, object]:
-    """Return the images and texts of a row by the names that the rubric declares. Raises `UsageError`."""
-    found = find_inputs(rubric, (expectations, inputs, outputs))
+def _find_outputs(
+    rubric: Rubric, output: str | None, given: Mapping[str, object], outputs: Any, roots: Sequence[str]
+) -> dict[str, object]:
+    """Return what the outputs of a row are of the rubric. Raises `UsageError`."""
     if outputs is None or isinstance(outputs, Mapping):
-        return found
-    return {**found, choose_output(rubric, output, found, f"scorer({rubric.name!r}, output=…)"): outputs}
+        found = find_inputs(rubric, (outputs,))
+    else:
+        found = {choose_output(rubric, output, given, f"scorer({rubric.name!r}, output=…)"): outputs}
+    roles = {image.role for image in rubric.images}
+    return {name: _check_files(value, roots) if name in roles else value for name, value in found.items()}
+
+
+def _check_files(image: object, roots: Sequence[str]) -> object:
+    if isinstance(image, list | tuple):
+        return [_check_files(one, roots) for one in image]
+    if isinstance(image, str | os.PathLike):
+        return find_output_image(os.fspath(image), roots, "`roots` of the scorer")
+    return image
 
 
 def _make_feedback(name: str, criterion: str | None, verdict: Verdict) -> Feedback:
