@@ -147,7 +147,8 @@ def test_an_evaluation_is_judged(tmp_path: Path, server: JudgeServer, programs: 
 
 def context(assertion: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """What promptfoo hands over; `assertion` is what the assertion of ours says beside its configuration."""
-    config = {"rubric": "edit-preservation", "judge": "openai:m", "images": {"edited": "output"}, "ledger": None}
+    config: dict[str, Any] = {"rubric": "edit-preservation", "judge": "openai:m", "images": {"edited": "output"}}
+    config["ledger"] = None
     config["options"] = {"audit": False, "thumbnails": False}  # which take most of the time
     if assertion is not None:
         more["test"] = {"assert": [{"type": "python", "config": config, **assertion}]}

@@ -72,10 +72,10 @@ class GraderConfig:
         return cls(given, where)
 
     def load_rubric(self) -> Rubric:
-        """Return the rubric; of several the first, which `judge` refuses with a sentence."""
+        """Return the rubric. Raises `UsageError` for the name of several."""
         from beholder.api.options import Options
 
-        return Options.of(self._options()).load_rubrics(self.values["rubric"])[0]
+        return Options.of(self._options()).load_one_rubric(self.values["rubric"])
 
     def places(self, key: str, known: Sequence[str], pattern: re.Pattern[str], allowed: str) -> dict[str, str]:
         """Return where `images` or `fields` (`key`) are, as it says.

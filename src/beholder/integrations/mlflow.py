@@ -8,10 +8,11 @@ from decimal import Decimal
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from beholder.api.arguments import check_session_alone
 from beholder.api.options import Judges, Options, OptionsLike, RubricLike
 from beholder.api.run import Run
 from beholder.api.session import Session
-from beholder.errors import SetupError, UsageError
+from beholder.errors import SetupError
 from beholder.integrations.file_access import find_output_image
 from beholder.integrations.inputs import choose_output, find_inputs
 from beholder.integrations.trackers import MAX_PICTURED, TrackedRun, collect_run
@@ -103,14 +104,8 @@ def scorer(
     _import_mlflow()
     from mlflow.genai.scorers import scorer as decorate
 
-    [loaded, *more] = Options.of(options).load_rubrics(rubric)
-    if more:
-        raise UsageError(f"A scorer has one rubric: {', '.join(one.name for one in (loaded, *more))} are several.")
-    keys = [one.key for one in loaded.criteria]
-    if criterion is not None and criterion not in keys:
-        raise UsageError(f"The rubric {loaded.name} has no criterion {criterion!r}; it has {', '.join(keys)}.")
-    if session is not None and (judge, ledger, budget, samples, options) != (None, None, None, 1, None):
-        raise UsageError("A session has its own judge, ledger, budget, samples and options; give either it or them.")
+    loaded = Options.of(options).load_one_rubric(rubric, criterion)
+    check_session_alone(session, judge, ledger, None, budget, samples, options)
     asked = session or Session(judge, ledger=ledger, budget=budget, samples=samples, options=options)
     called = name or ".".join([loaded.name, *([criterion] if criterion else [])])
 

@@ -13,6 +13,7 @@ from beholder.api.run import Run
 from beholder.errors import UsageError
 from beholder.ledger.export import COLUMN_TYPES, Cell, ExportColumns, flatten_verdict
 from beholder.ledger.types import StoredVerdict
+from beholder.statistics.data import criterion_column
 from beholder.verdicts.verdict import SentImage
 
 TRACKERS = ("mlflow", "wandb")
@@ -85,7 +86,7 @@ def _list_metrics(run: Run) -> dict[str, float]:
     }
     for name, rubric in summary.rubrics.items():
         metrics[f"{name}/score"] = rubric.score.value
-        metrics |= {f"{name}/{key}": mean.value for key, mean in rubric.criteria.items()}
+        metrics |= {f"{name}/{criterion_column(key)}": mean.value for key, mean in rubric.criteria.items()}
     return {name: float(value) for name, value in metrics.items() if value is not None}
 
 
