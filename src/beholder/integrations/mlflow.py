@@ -15,7 +15,7 @@ from beholder.api.session import Session
 from beholder.errors import SetupError
 from beholder.integrations.file_access import find_output_image
 from beholder.integrations.inputs import choose_output, find_inputs
-from beholder.integrations.trackers import MAX_PICTURED, TrackedRun, collect_run
+from beholder.integrations.trackers import MAX_PICTURED, TrackedRun, collect_run, explain_failure
 from beholder.judges.base import INSTRUMENTS
 from beholder.rubrics.rubric import Rubric
 from beholder.verdicts.verdict import Verdict, round_half_up
@@ -36,7 +36,7 @@ def log_run(run: Run, *, project: str | None = None, images: int = MAX_PICTURED)
         import pandas  # noqa: F401  # tables need it, and mlflow-skinny does not bring it
     except ImportError:
         raise SetupError("MLflow needs pandas for tables: pip install 'beholder[mlflow]'.") from None
-    with collect_run(run, images) as tracked:
+    with collect_run(run, images) as tracked, explain_failure("MLflow", mlflow.exceptions.MlflowException):
         if project is not None:
             mlflow.set_experiment(project)
         active = mlflow.active_run()
