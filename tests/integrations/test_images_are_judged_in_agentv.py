@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from support.host_projects import KEYS, draw_photos, host_environment, reply_to
+from support.host_projects import project_environment, reply_to
+from support.host_scripts import KEYS, write_pair
 from support.hosts import node_host
 
 import beholder
@@ -32,7 +33,7 @@ def server() -> Iterator[JudgeServer]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: JudgeServer) -> Path:
-    draw_photos(tmp_path)
+    write_pair(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
     return tmp_path
@@ -55,7 +56,7 @@ def case(instruction: str, config: object = None, **more: Any) -> dict[str, Any]
 @pytest.mark.slow
 def test_an_evaluation_is_graded(folder: Path, server: JudgeServer) -> None:
     programs = node_host("agentv", "agentv@4.42.4")
-    over = {"budget": 0.02, "options": {"price": {"input": 10, "output": 10}}}
+    over = {"budget": 0.02, "config": {"name": "edits-1"}, "options": {"price": {"input": 10, "output": 10}}}
     tests: dict[str, tuple[str, dict[str, Any]]] = {
         "good": ("make it 6", {}),
         "low": ("make it 4", {}),
@@ -89,7 +90,7 @@ def test_an_evaluation_is_graded(folder: Path, server: JudgeServer) -> None:
     done = subprocess.run(
         ["agentv", "eval", "edits.eval.yaml", "--workers", "3"],
         cwd=folder,
-        env=host_environment(server, PATH=f"{programs}{os.pathsep}{os.environ['PATH']}", HOME=str(folder)),
+        env=project_environment(server, PATH=f"{programs}{os.pathsep}{os.environ['PATH']}", HOME=str(folder)),
         capture_output=True,
         text=True,
         timeout=500,
@@ -113,6 +114,7 @@ def test_an_evaluation_is_graded(folder: Path, server: JudgeServer) -> None:
         assert why in graded(id_)
     names = {record.name for record in list_runs(folder / "beholder.db")}
     assert len(names) == 2  # one for each setup, whatever processes asked
+    assert "edits-1" in names
 
 
 def test_an_answer_is_for_both_contracts(folder: Path) -> None:
@@ -141,12 +143,32 @@ def test_images_are_found_where_the_assertion_says(folder: Path, server: JudgeSe
 
 def test_an_agent_names_no_file_from_elsewhere(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("private")
-    draw_photos(elsewhere)
+    write_pair(elsewhere)
     named: dict[str, Any] = {"messages": [], "output": str(elsewhere / "after.png")}
     with pytest.raises(UsageError, match=r"is not below the folders that are open to images of an output"):
         grade(case("make it 6", **named))
+    (folder / "workspace").mkdir()
+    (folder / "workspace" / "after.png").symlink_to(elsewhere / "after.png")
+    of_workspace = {**BY, "ledger": None, "images": {"edited": "workspace/after.png"}}
+    with pytest.raises(UsageError, match=r"is not below the folders that are open to images of an output"):
+        grade(case("make it 6", of_workspace, workspace_path=str(folder / "workspace")))
     assert grade(case("make it 6", **named, workspace_path=str(elsewhere)))["score"]
     assert grade(case("make it 6", {**BY, "ledger": None, "roots": str(elsewhere)}, **named))["score"]
+
+
+def test_cases_of_one_name_share_a_budget_whatever_starts_their_processes(
+    folder: Path, server: JudgeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"price": {"input": 1, "output": 1}, "params": {"max_tokens": 100}, "audit": False, "thumbnails": False}
+    config = {**BY, "budget": 0.003, "options": options}
+    with pytest.raises(UsageError, match="`budget` of the assertion needs a ledger and a `name`"):
+        grade(case("make it 6", config))
+    config["name"] = "edits-1"
+    assert grade(case("make it 6", config))["score"]
+    monkeypatch.setattr(os, "getppid", lambda: 1)  # as behind `uv run`
+    with pytest.raises(JudgeUnavailable, match="no score: over_budget"):
+        grade(case("make it 6 again", config))
+    assert [record.name for record in list_runs(folder / "beholder.db")] == ["edits-1"]
 
 
 def test_what_has_no_score_is_an_error(folder: Path) -> None:
@@ -165,7 +187,7 @@ def test_what_has_no_score_is_an_error(folder: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"config": {}}', json.dumps(case("make it refused"))])
 def test_a_failure_is_exit_1_with_a_sentence(folder: Path, server: JudgeServer, text: str) -> None:
-    done = subprocess.run(COMMAND, input=text, env=host_environment(server), capture_output=True, text=True)
+    done = subprocess.run(COMMAND, input=text, env=project_environment(server), capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("beholder: ")
     assert len(done.stderr.splitlines()) == 1
