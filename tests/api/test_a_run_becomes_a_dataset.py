@@ -12,9 +12,10 @@ import datasets
 import numpy as np
 import pytest
 from PIL import Image
-from support.host_scripts import answer_or_refuse, write_pair
+from support.host_scripts import WORDS, answer_or_refuse, write_pair
 
 import beholder
+from beholder.integrations.trackers import collect_run
 from beholder.testing.server import JudgeServer
 
 ROWS = [
@@ -70,6 +71,26 @@ def test_an_image_is_the_file_as_it_was_judged_and_else_the_small_copy(run: beho
 
 def test_images_can_be_left_out(run: beholder.Run) -> None:
     assert {"input", "edited"}.isdisjoint(run.to_dataset(images=False).column_names)
+
+
+def test_a_name_that_results_have_too_hides_none_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_pair(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    Path("own.yaml").write_text(
+        "rubric: own\nimages: [{role: photo, label: P}, {role: grade, label: G}]\n"
+        "fields: [{name: model, about: which product}, {name: outcome, about: what was wanted}]\n"
+        "criteria: [{key: score, question: Is it good?, scale: [1, 7]}, {key: light, question: Is it?, scale: [1, 7]}]"
+    )
+    judge = beholder.ScriptedJudge({"criteria": {key: {"reason": WORDS, "score": 4} for key in ("score", "light")}})
+    case = {"photo": "before.png", "grade": "after.png", "model": "XJ-9", "outcome": "a red car"}
+    with beholder.Session(judge, ledger="own.db") as session:
+        session.judge("own.yaml", **case)
+        [row] = session.run.to_dataset()
+        with collect_run(session.run, 0) as tracked:
+            metrics = tracked.metrics
+    assert (row["outcome"], row["model"], row["grade"], row["score"]) == ("scored", "scripted", None, 0.5)
+    assert (row["text outcome"], row["text model"], row["image grade"].size) == ("a red car", "XJ-9", (64, 64))
+    assert (metrics["own/score"], metrics["own/score.score"], metrics["own/light"]) == (0.5, 4, 4)
 
 
 def test_images_in_memory_have_their_small_copy() -> None:

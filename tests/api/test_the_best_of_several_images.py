@@ -101,5 +101,5 @@ def test_wrong_use_is_a_sentence() -> None:
         beholder.best_of([], "edit-preservation", input=BEFORE, instruction="redder")
     with pytest.raises(beholder.UsageError, match="give role=…, one of input, target, edited"):
         beholder.best_of([BEFORE], "edit-preservation", instruction="redder")
-    with pytest.raises(beholder.UsageError, match="best_of takes one rubric"):
+    with pytest.raises(beholder.UsageError, match="stands for several rubrics"):
         beholder.best_of([BEFORE], "edit", input=BEFORE, instruction="redder")

@@ -45,6 +45,9 @@ def test_names_are_completed(shell: str, tmp_path: Path) -> None:
 def test_styles_and_commands_are_completed(tmp_path: Path) -> None:
     assert complete("bash", "beholder styles show Ani", tmp_path).split() == ["Anime"]
     assert "report" in complete("bash", "beholder re", tmp_path).split()
+    edits(tmp_path / "own.db").close()
+    for command in ("log", "show"):
+        assert "r1" in complete("bash", f"beholder {command} --ledger own.db ", tmp_path)
     assert "edit" in complete("bash", "beholder run --rubric edi", tmp_path)
 
 

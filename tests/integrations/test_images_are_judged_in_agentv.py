@@ -55,7 +55,7 @@ def case(instruction: str, config: object = None, **more: Any) -> dict[str, Any]
 @pytest.mark.slow
 def test_an_evaluation_is_graded(folder: Path, server: JudgeServer) -> None:
     programs = node_host("agentv", "agentv@4.42.4")
-    over = {"budget": 0.02, "options": {"price": {"input": 10, "output": 10}}}
+    over = {"budget": 0.02, "name": "edits-1", "options": {"price": {"input": 10, "output": 10}}}
     tests: dict[str, tuple[str, dict[str, Any]]] = {
         "good": ("make it 6", {}),
         "low": ("make it 4", {}),
@@ -145,8 +145,28 @@ def test_an_agent_names_no_file_from_elsewhere(folder: Path, tmp_path_factory: p
     named: dict[str, Any] = {"messages": [], "output": str(elsewhere / "after.png")}
     with pytest.raises(UsageError, match=r"is not below the folders that are open to images of an output"):
         grade(case("make it 6", **named))
+    (folder / "workspace").mkdir()
+    (folder / "workspace" / "after.png").symlink_to(elsewhere / "after.png")
+    of_workspace = {**BY, "ledger": None, "images": {"edited": "workspace/after.png"}}
+    with pytest.raises(UsageError, match=r"is not below the folders that are open to images of an output"):
+        grade(case("make it 6", of_workspace, workspace_path=str(folder / "workspace")))
     assert grade(case("make it 6", **named, workspace_path=str(elsewhere)))["score"]
     assert grade(case("make it 6", {**BY, "ledger": None, "roots": str(elsewhere)}, **named))["score"]
+
+
+def test_cases_of_one_name_share_a_budget_whatever_starts_their_processes(
+    folder: Path, server: JudgeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"price": {"input": 1, "output": 1}, "params": {"max_tokens": 100}, "audit": False, "thumbnails": False}
+    config = {**BY, "budget": 0.003, "options": options}
+    with pytest.raises(UsageError, match="`budget` of the assertion needs a ledger and a `name`"):
+        grade(case("make it 6", config))
+    config["name"] = "edits-1"
+    assert grade(case("make it 6", config))["score"]
+    monkeypatch.setattr(os, "getppid", lambda: 1)  # as behind `uv run`
+    with pytest.raises(JudgeUnavailable, match="no score: over_budget"):
+        grade(case("make it 6 again", config))
+    assert [record.name for record in list_runs(folder / "beholder.db")] == ["edits-1"]
 
 
 def test_what_has_no_score_is_an_error(folder: Path) -> None:

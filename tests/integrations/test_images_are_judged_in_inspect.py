@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.host_projects import KEYS, draw_photos, host_environment, reply_to
+from support.host_projects import KEYS, WORDS, draw_photos, host_environment, reply_to
 from support.hosts import python_host
 
 from beholder import Run, list_rubrics, list_runs
@@ -143,14 +143,28 @@ class TestALiveTask:
             assert "over\\_budget" in one["explanation"]
         assert not server.received
 
-    def test_wrong_use_is_said_before_anything_is_asked(self, run_python: RunPython, server: JudgeServer) -> None:
+    def test_wrong_use_is_said_before_anything_is_asked_and_a_criterion_called_score_hides_no_number(
+        self, run_python: RunPython, server: JudgeServer, tmp_path: Path
+    ) -> None:
+        keys = ("score", "passed", "light")
+        criteria = [{"key": key, "question": "Is it good?", "scale": [1, 7]} for key in keys]
+        own = {"rubric": "own", "images": [{"role": "photo", "label": "P"}], "criteria": criteria}
+        (tmp_path / "own.yaml").write_text(json.dumps({**own, "scoring": {"threshold": 0.9}}))
+        of_own = f"""
+import beholder
+from beholder.integrations.inspect import _to_score
+answer = {{"criteria": {{key: {{"reason": {WORDS!r}, "score": 4}} for key in {keys}}}}}
+rubric = beholder.Rubric.load("own.yaml")
+verdict = beholder.judge(rubric, photo="before.png", judge=beholder.ScriptedJudge(answer))
+print(json.dumps(_to_score(verdict, rubric, None).value))
+"""
         calls = ("images={'inptu': 'user[0]'}", "images={'input': 'first'}", "judge='anthropic:m'", "budget='much'")
         tries = [f"run(['6'], {call})" for call in calls] + ["judge('edit')"]
         caught = "except Exception as error:\n    print(type(error).__name__, error)"
         body = "\n".join(f"try:\n    {one}\n{caught}" for one in tries)
         names = "from beholder.integrations.inspect import RUBRICS\nprint(json.dumps(RUBRICS))"
-        result = run_python("-c", f"{EVALUATION}\n{body}\n{names}", ANTHROPIC_API_KEY="")
-        *lines, listed = result.stdout.splitlines()
+        result = run_python("-c", f"{EVALUATION}\n{body}\n{names}\n{of_own}", ANTHROPIC_API_KEY="")
+        *lines, listed, value = result.stdout.splitlines()
         assert [line.partition(" ")[0] for line in lines] == ["PrerequisiteError"] * 5, result.stdout + result.stderr
         for line, part in zip(
             lines,
@@ -166,6 +180,7 @@ class TestALiveTask:
             assert part in line
         assert not server.received
         assert sorted(json.loads(listed)) == sorted(set(list_rubrics()) - {"edit"})  # all but the family
+        assert json.loads(value) == {"score": 0.5, "passed": 0, "score.score": 4, "passed.score": 4, "light": 4}
 
 
 class TestAFinishedLog:

@@ -100,7 +100,7 @@ def write_tests(folder: Path, tests: Mapping[str, Mapping[str, Any]]) -> None:
 
 @pytest.mark.slow
 def test_an_evaluation_is_judged(tmp_path: Path, server: JudgeServer, programs: Path) -> None:
-    over = {"budget": 0.02, "options": {"price": PRICE}}
+    over = {"budget": 0.02, "name": "edits-1", "options": {"price": PRICE}}
     write_tests(
         tmp_path,
         {
@@ -145,8 +145,13 @@ def test_an_evaluation_is_judged(tmp_path: Path, server: JudgeServer, programs: 
     assert len(names) == 2  # one for each setup, whatever processes asked
 
 
-def context(**more: Any) -> dict[str, Any]:
-    config = {"rubric": "edit-preservation", "judge": "openai:m", "images": {"edited": "output"}, "ledger": None}
+def context(assertion: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """What promptfoo hands over; `assertion` is what the assertion of ours says beside its configuration."""
+    config: dict[str, Any] = {"rubric": "edit-preservation", "judge": "openai:m", "images": {"edited": "output"}}
+    config["ledger"] = None
+    config["options"] = {"audit": False, "thumbnails": False}  # which take most of the time
+    if assertion is not None:
+        more["test"] = {"assert": [{"type": "python", "config": config, **assertion}]}
     return {"vars": {"input": "before.png", "instruction": "make it red"}, "prompt": "x", "config": config, **more}
 
 
@@ -163,6 +168,13 @@ def test_without_a_threshold_nothing_could_fail(folder: Path) -> None:
     assert not result["pass"]
     assert "has no threshold, so nothing can fail" in result["reason"]
     assert result["metadata"]["graderError"]
+    for other in ({"type": "latency", "threshold": 5000}, {"type": "assert-set", "threshold": 1, "assert": []}):
+        beside = context({})
+        beside["test"]["assert"].append(other)
+        assert "has no threshold" in get_assert("after.png", beside)["reason"]
+    of_set = context({})
+    of_set["test"] = {"assert": [{"type": "assert-set", "threshold": 0.5, "assert": of_set["test"]["assert"]}]}
+    assert get_assert("after.png", of_set)["pass"]
     own = context()
     own["config"]["threshold"] = 0.99
     failed = get_assert("after.png", own)
@@ -170,9 +182,37 @@ def test_without_a_threshold_nothing_could_fail(folder: Path) -> None:
     assert "graderError" not in failed["metadata"]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"options": "x"}, "`options` of config of the assertion is a mapping by name, and 'x' is not."),
+        ({"roots": 5}, "`roots` of config of the assertion is a folder or a list of folders, and 5 is not."),
+        ({"roots": [5]}, "`roots` of config of the assertion is a folder or a list of folders, and [5] is not."),
+        ({"ledger": 5}, "`ledger` of config of the assertion is a text, and 5 is not."),
+        ({"name": 5}, "name is a text, and int is not."),
+        ({"threshold": "high"}, "threshold: should be a number"),
+        ({"budget": 1, "ledger": "b.db"}, "needs a ledger and a `name`"),
+        ({"budget": 1, "name": "edits-1"}, "needs a ledger and a `name`"),  # there is none
+    ],
+)
+def test_wrong_use_is_a_sentence(folder: Path, wrong: dict[str, Any], why: str) -> None:
+    given = context()
+    given["config"] |= wrong
+    result = get_assert("after.png", given)
+    assert why in result["reason"]
+    assert result["metadata"]["graderError"]
+
+
+def test_a_refusal_of_any_length_is_no_image(folder: Path) -> None:
+    """One line of more than 255 bytes is no name that a file can have."""
+    result = get_assert("I'm sorry, but I cannot edit this photograph because it shows a person. " * 6, context())
+    assert "there are 0 in the output" in result["reason"]
+    assert result["metadata"]["graderError"]
+
+
 def test_every_form_of_an_output_is_one_image(folder: Path) -> None:
     data = base64.b64encode((folder / "after.png").read_bytes()).decode()
-    said = context(test={"assert": [{"type": "python", "threshold": 0.1}]})
+    said = context({"threshold": 0.1})
     bare = {**said, "providerResponse": {"images": [{"data": data, "mimeType": "image/png"}]}}
     outputs = [
         ("after.png", said),
@@ -198,7 +238,7 @@ def test_the_text_of_an_output_names_no_file_from_elsewhere(
         assert "is not below the folders that are open to images of an output (`roots` of" in refused["reason"]
         assert refused["metadata"]["graderError"]
     assert not server.received
-    opened = context(test={"assert": [{"type": "python", "threshold": 0.1}]})
+    opened = context({"threshold": 0.1})
     opened["config"]["roots"] = [str(elsewhere)]
     assert "graderError" not in get_assert(outside, opened)["metadata"]
 

@@ -78,6 +78,33 @@ class TestTrl:
         rewards, _ = call_as_trl(reward("edit-preservation", session=session), ["red", "red"], **images)
         assert rewards == [None, SCORE]
 
+    @pytest.mark.parametrize("empty", ["", " \n", [{"role": "assistant", "content": None}]])
+    def test_an_empty_completion_is_none(self, session: beholder.Session, empty: Any) -> None:
+        images = {name: [PIXELS[0]] * 3 for name in self.COLUMNS}
+        function = reward("edit-preservation", session=session)
+        assert call_as_trl(function, ["red", empty, "blue"], **images)[0] == [SCORE, None, SCORE]
+        assert call_as_trl(function, [empty] * 3, **images)[0] == [None] * 3  # it does not end the training
+
+    def test_a_row_without_its_image_is_none_unless_all_are(self, session: beholder.Session) -> None:
+        images = {"input": [PIXELS[0]] * 2, "edited": [PIXELS[0], None]}
+        function = reward("edit-preservation", session=session, output="instruction")
+        assert call_as_trl(function, ["red", "blue"], **images)[0] == [SCORE, None]
+        with pytest.raises(beholder.CaseError, match="edited"):
+            call_as_trl(function, ["red"], input=[PIXELS[0]], edited=[None])
+
+    def test_processes_of_one_name_share_a_budget(
+        self, server: JudgeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        options = {"price": {"input": 1, "output": 1}, "params": {"max_tokens": 100}, "base_url": server.openai_url}
+        setup: dict[str, Any] = {"options": {**options, "audit": False, "thumbnails": False}}
+        setup |= {"judge": "openai:m", "budget": 0.003, "ledger": str(tmp_path / "b.db")}
+        one, other = (reward("edit-preservation", **setup, name="grpo") for _ in range(2))
+        assert call_as_trl(one, ["red"], input=[PIXELS[0]], edited=[PIXELS[0]])[0] == [SCORE]
+        assert call_as_trl(other, ["blue"], input=[PIXELS[0]], edited=[PIXELS[0]])[0] == [None]
+        monkeypatch.setenv("WORLD_SIZE", "8")
+        with pytest.raises(beholder.UsageError, match="A budget needs a ledger and a name"):
+            make_score("edit-preservation", **setup)
+
     def test_beyond_the_budget_is_none(self, server: JudgeServer) -> None:
         options = {"base_url": server.openai_url, "price": {"input": 1, "output": 1}}
         function = reward("edit-preservation", judge="openai:m", budget=1e-9, options=options)
@@ -103,8 +130,10 @@ class TestTrl:
     def test_wrong_use_is_a_sentence(self, session: beholder.Session) -> None:
         with pytest.raises(beholder.UsageError, match="no input 'beauty'"):
             reward("edit-preservation", columns={"beauty": "x"})
-        with pytest.raises(beholder.UsageError, match="are several"):
+        with pytest.raises(beholder.UsageError, match="stands for several rubrics"):
             reward("edit")
+        with pytest.raises(beholder.UsageError, match="'edited' of edit-preservation is an image"):
+            call_as_trl(reward("edit-preservation", session=session), ["x"], input=[PIXELS[0]], instruction=["red"])
         with pytest.raises(beholder.UsageError, match="no column 'photo'"):
             call_as_trl(reward("edit-preservation", session=session, columns={"input": "photo"}), ["red"])
         with pytest.raises(beholder.UsageError, match="output="):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
@@ -167,7 +168,16 @@ def test_what_was_skipped_is_unanswered_and_what_is_foreign_is_refused(run: Run,
     assert import_project(run, export).raters == {"rater 1": 1}
     loaded[0]["annotations"][0]["result"][0]["value"] = {"rating": 9}
     export.write_text(json.dumps(loaded))
-    with pytest.raises(UsageError, match="9"):
+    named = re.escape(str(export))
+    with pytest.raises(UsageError, match=rf"^'{named}', task 0: \w+ goes from 1 to 7, not 9\.0\.$"):
+        import_project(run, export)
+    loaded[0]["annotations"][0]["result"][0]["value"] = {"rating": 6}
+    twice = [{**loaded[0], "annotations": loaded[0]["annotations"] * 2}]
+    export.write_text(json.dumps(twice))
+    with pytest.raises(UsageError, match=rf"^'{named}', task 0: rater 1 has rated it twice; delete one annotation"):
+        import_project(run, export)
+    export.write_text(json.dumps(loaded[1:]))
+    with pytest.raises(UsageError, match=rf"^'{named}' holds no rating"):
         import_project(run, export)
     loaded[0]["data"]["case"] = "another"
     export.write_text(json.dumps(loaded))

@@ -137,21 +137,33 @@ print(json.dumps([
     said(lambda: bm.scorer("edit-preservation", session=session, samples=3)),
     said(lambda: bm.scorer("edit-preservation", session=session).run(inputs={{}}, outputs="after.png")),
     said(lambda: log_run(None, to="tensorboard")),
+    said(lambda: bm.scorer("edit-preservation", session=session).run(
+        inputs={{"input": "before.png", "instruction": "x"}}, outputs="/etc/hostname")),
+    said(lambda: log_run(judged, to="mlflow")),
 ]))
 """
-    criterion, family, both, unclear, tracker = run(code)
+    code = code.replace(
+        "def said(", JUDGED.removeprefix(HEAD) + 'mlflow.set_tracking_uri("http://127.0.0.1:9")\ndef said('
+    )
+    criterion, family, both, unclear, tracker, outside, gone = run(code, MLFLOW_HTTP_REQUEST_MAX_RETRIES="0")
     assert "no criterion 'beauty'; it has unchanged_regions" in criterion
     assert "edit-quality" in family
     assert "either it or them" in both
     assert "output=" in unclear
     assert "mlflow or wandb, not to 'tensorboard'" in tracker
+    assert "not below the folders that are open to images of an output (`roots` of the scorer)" in outside
+    assert gone.startswith("MLflow did not take the run: ")
+    assert "127.0.0.1" in gone
 
 
 @pytest.mark.parametrize(("containing", "printed"), [("log_run", "[1]"), ("genai.evaluate", "[0.833]")])
 def test_the_examples_of_the_docs_work(run: Run, containing: str, printed: str) -> None:
-    example = doc_example("mlflow.md", containing).replace("openai:gpt-5-mini", "openai:m").replace("budget=1.00", "")
+    example = doc_example("mlflow.md", containing)
+    # For the example the loopback server is OpenAI's own: the price list knows its models.
+    own = "import os, beholder.providers.openai as o"
+    own += "; object.__setattr__(o.PROVIDER, 'base_url', os.environ['OPENAI_BASE_URL'])"
     shown = {
         "log_run": "print([int(mlflow.get_run(mlflow.last_active_run().info.run_id).data.metrics['verdicts'])])",
         "genai.evaluate": "print([round(float(value), 3) for value in result.metrics.values()])",
     }[containing]
-    assert run(f"{HEAD}\n{example}\n{shown}") == json.loads(printed)
+    assert run(f"{HEAD}\n{own}\n{example}\n{shown}", OPENAI_API_KEY="k") == json.loads(printed)

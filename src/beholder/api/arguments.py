@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from numbers import Real
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from beholder.api.options import Options, OptionsLike, describe_judge
+from beholder.api.options import Judges, Options, OptionsLike, describe_judge
 from beholder.cases.sources import is_case_source
 from beholder.errors import UsageError
 from beholder.judges.base import Judge
@@ -22,6 +23,9 @@ from beholder.rubrics.rubric import Rubric
 from beholder.runs.suite import Suite, SuiteObjects, load_suite
 from beholder.runs.suite_file import Limits, describe_setting_problem, rename_flags
 from beholder.verdicts.verdict import Outcome
+
+if TYPE_CHECKING:
+    from beholder.api.session import Session
 
 
 def check_number(
@@ -72,6 +76,22 @@ def to_names(name: str, value: object) -> list[str]:
 
 def _show(value: object) -> str:
     return repr(value) if isinstance(value, str | int | float | None) else f"a {type(value).__name__}"
+
+
+def check_session_alone(
+    session: Session | None,
+    judge: Judges,
+    ledger: object,
+    name: str | None,
+    budget: object,
+    samples: int,
+    options: OptionsLike,
+) -> None:
+    """Raise `UsageError` if a session is given together with what it has already."""
+    if session is not None and (judge, ledger, name, budget, samples, options) != (None, None, None, None, 1, None):
+        raise UsageError(
+            "A session has its own judge, ledger, name, budget, samples and options; give either it or them."
+        )
 
 
 def check_stop(stop: threading.Event | None) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from beholder.api.arguments import check_session_alone
 from beholder.api.options import Judges, Options, OptionsLike, RubricLike, make_case
 from beholder.api.session import Session
 from beholder.errors import JudgeUnavailable, UsageError
@@ -67,23 +68,19 @@ def best_of(
         JudgeUnavailable: None has a score; its `verdict` is that of the first image.
         UsageError: Wrong use, or no image.
     """
-    if session is not None and (judge, samples, budget, options) != (None, 1, None, None):
-        raise UsageError("A session has its own judge, samples, budget and options; give either it or them.")
-    loaded = Options.of(options).load_rubrics(rubric)
-    if len(loaded) > 1:
-        raise UsageError(f"best_of takes one rubric: {', '.join(one.name for one in loaded)} are several.")
-    [one] = loaded
+    check_session_alone(session, judge, None, None, budget, samples, options)
+    one = Options.of(options).load_one_rubric(rubric)
     given: list[Any] = list(images)
     if not given:
         raise UsageError("There is no image to choose from.")
     if role is None:
-        roles = derive_case_schema(loaded, "").roles
+        roles = derive_case_schema([one], "").roles
         lacking = {name for names in roles if len(rest := set(names) - inputs.keys()) == 1 for name in rest}
         if len(lacking) != 1:
             named = ", ".join(image.role for image in one.images)
             raise UsageError(f"Which image of {one.name} these are is not clear: give role=…, one of {named}.")
         [role] = lacking
-    cases = [make_case(loaded, None, {**inputs, role: image}) for image in given]
+    cases = [make_case([one], None, {**inputs, role: image}) for image in given]
     if session is not None:
         verdicts = tuple(session.judge_many(one, cases))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from beholder.cases.case import Case, list_texts
@@ -28,30 +29,28 @@ def make_dataset(ledger: Ledger, run: str, verdicts: Iterable[StoredVerdict], *,
     except ImportError:
         raise SetupError("A dataset needs the package datasets: pip install 'beholder[huggingface]'.") from None
     columns = ExportColumns()
-    rows: list[dict[str, Any]] = []
-    roles: dict[str, bool] = {}  # whether a case has several images in the role
-    texts: dict[str, bool] = {}  # whether a case has several texts of the name
+    results: list[dict[str, Any]] = []
+    inputs: list[dict[tuple[str, str], list[Any]]] = []  # by kind and name
+    several: dict[tuple[str, str], bool] = {}  # whether a case has several images in the role, or texts of the name
     for stored in verdicts:
         columns.add(stored)
+        results.append(dict(flatten_verdict(stored)))
         case = ledger.case(run, stored.verdict.case)
-        row: dict[str, Any] = dict(flatten_verdict(stored))
-        for name, value in case.fields.items():
-            row[name] = list(list_texts(value))
-            texts[name] = texts.get(name, False) or len(row[name]) > 1
-        for role, found in _load_images(ledger, case, stored.verdict).items() if images else ():
-            row[role] = found
-            roles[role] = roles.get(role, False) or len(found) > 1
-        rows.append(row)
+        found = _load_images(ledger, case, stored.verdict) if images else {}
+        inputs.append({("image", role): listed for role, listed in found.items()})
+        inputs[-1] |= {("text", name): list(list_texts(value)) for name, value in case.fields.items()}
+        several |= {key: several.get(key, False) or len(listed) > 1 for key, listed in inputs[-1].items()}
+    # What would hide a result, such as a text `outcome`, is called `text outcome`.
+    names = {key: " ".join(key) if key[1] in columns.kinds else key[1] for key in sorted(several, key=itemgetter(0))}
+    kinds = {"image": datasets.Image(), "text": datasets.Value("string")}
     features: dict[str, Any] = {"case": datasets.Value("string")}
-    for feature, parts in ((datasets.Image(), roles), (datasets.Value("string"), texts)):
-        features |= {name: datasets.List(feature) if several else feature for name, several in parts.items()}
+    features |= {name: datasets.List(kinds[key[0]]) if several[key] else kinds[key[0]] for key, name in names.items()}
     for name, kind in columns.kinds.items():
         features.setdefault(name, datasets.Value(_TYPES[kind]))
-    single = [name for name, several in (*roles.items(), *texts.items()) if not several]
-    for row in rows:
-        row |= {name: row[name][0] for name in single if name in row}
-    listed = [{name: row.get(name) for name in features} for row in rows]
-    return datasets.Dataset.from_list(listed, features=datasets.Features(features))
+    for row, given in zip(results, inputs, strict=True):
+        row |= {names[key]: listed if several[key] else listed[0] for key, listed in given.items()}
+    rows = [{name: row.get(name) for name in features} for row in results]
+    return datasets.Dataset.from_list(rows, features=datasets.Features(features))
 
 
 def _load_images(ledger: Ledger, case: Case, verdict: Verdict) -> dict[str, list[EncodedImage | None]]:

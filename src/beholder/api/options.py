@@ -240,6 +240,21 @@ class Options:
         scored = [override_scoring(one, self.threshold, self.gates, self.not_applicable) for one in loaded]
         return select_probes(scored, self.probe)
 
+    def load_one_rubric(self, rubric: RubricLike, criterion: str | None = None) -> Rubric:
+        """Return the rubric that a name or a path stands for; see `load_rubrics`.
+
+        Raises:
+            UsageError: It stands for several, or has no such criterion.
+        """
+        loaded = self.load_rubrics(rubric)
+        if len(loaded) > 1:
+            parts = ", ".join(one.name for one in loaded)
+            raise UsageError(f"{str(rubric)!r} stands for several rubrics ({parts}); choose one of them.")
+        keys = [one.key for one in loaded[0].criteria]
+        if criterion is not None and criterion not in keys:
+            raise UsageError(f"The rubric {loaded[0].name} has no criterion {criterion!r}; it has {', '.join(keys)}.")
+        return loaded[0]
+
     def make_composer(self, rubric: Rubric) -> Composer:
         """Return what makes the briefs of a rubric. Raises `UsageError` if the prompt file cannot be read."""
         prompt = self.read_prompt().prompt_text

@@ -347,8 +347,9 @@ class Run:
         """Return the verdicts as a dataset of Hugging Face, in memory, a row for each in the order of the cases.
 
         Its columns are the images by their roles, as `Image` features; the texts of the case by name; and those of
-        `export`: `case`, groups, `outcome`, `score`, criteria as `KEY.score`. A score that is missing is null, and
-        `outcome` and `detail` say why. So the rows can be judged again: `run(cases=dataset)`.
+        `export`: `case`, groups, `outcome`, `score`, criteria as `KEY.score`. A text `model`, say, which `export` has
+        too, is `text model`. A score that is missing is null, and `outcome` and `detail` say why. So the rows can be
+        judged again: `run(cases=dataset)`.
 
         Args:
             images: Whether the images come along: the file as it was judged, or where it is gone or has changed, the

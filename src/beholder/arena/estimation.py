@@ -171,9 +171,9 @@ def _describe(
         f"{weight:.2f}. That holds if the pairs that people voted on were drawn at random."
     ]
     if kept < len(people):
-        notes.append(
-            f"{len(people) - kept:,} votes of people are on pairs that the judge has no vote on, and do not count."
-        )
+        lost = len(people) - kept
+        votes_are = "1 vote of people is on a pair" if lost == 1 else f"{lost:,} votes of people are on pairs"
+        notes.append(f"{votes_are} that the judge has no vote on, and {'does' if lost == 1 else 'do'} not count.")
     unknown = [name for name in votes.models if name not in models]
     if unknown:
         notes.append(f"People have no vote on {join_names(unknown)}: not on this board.")

@@ -28,7 +28,7 @@ def complete_runs(ctx: typer.Context, incomplete: str) -> list[str]:
     from beholder.api.run import list_runs
 
     with suppress(BeholderError):
-        runs = list_runs(ctx.params.get("address"))
+        runs = list_runs(ctx.params.get("address") or ctx.params.get("ledger"))  # as commands call `--ledger`
         names = dict.fromkeys(["latest", "previous", *(run.name for run in runs), *(run.id for run in runs)])
         return [name for name in names if name.startswith(incomplete)]
     return []

@@ -12,14 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beholder.integrations.shared import (
-    GraderConfig,
-    criterion_share,
-    describe_criterion,
-    list_images,
-    show_score,
-    verdict_summary,
-)
+from beholder.integrations.grader import GraderConfig, list_images
+from beholder.integrations.shared import criterion_share, describe_criterion, show_score, verdict_summary
 
 if TYPE_CHECKING:
     from beholder.verdicts.verdict import Verdict
@@ -126,7 +120,7 @@ def _find_image(config: GraderConfig, role: str, place: str, payload: Mapping[st
     if path is not None:
         if not payload.get("workspace_path"):
             raise UsageError(f"The image {role!r} should be in the workspace ({place}), and the case has none.")
-        return Path(payload["workspace_path"]) / path
+        return config.find_output_image(str(Path(payload["workspace_path"]) / path), payload["workspace_path"])
     if key is not None:
         value = (payload.get("metadata") or {}).get(key)
         if not isinstance(value, str) or not value:

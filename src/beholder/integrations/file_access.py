@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from beholder.errors import UsageError
 from beholder.images.image import printable_name
-from beholder.images.source import find_source_problem
+from beholder.images.source import find_source_problem, is_remote
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,24 @@ class FileAccess:
                 f"{printable_name(given)} is not below the folders that are open to {self.opened_to}: {folders}."
             )
         return next((path for path in allowed if os.path.exists(path)), allowed[0])
+
+
+def find_output_image(image: str, roots: Sequence[str | os.PathLike[str]], how: str) -> str:
+    """Return an image that an output names, whose text may be a model's: no file but one below the working folder or
+    `roots`. Addresses are left to `Options.allow_remote`.
+
+    Args:
+        image: The image, as it is named.
+        roots: Further folders.
+        how: How a caller says them, for messages: `` `roots` of the assertion ``.
+
+    Raises:
+        UsageError: It is another file, or no image.
+    """
+    if is_remote(image):
+        return image
+    folders = tuple(Path(os.path.realpath(Path(folder).expanduser())) for folder in (os.getcwd(), *roots))
+    return FileAccess(folders, f"images of an output ({how})").find_image(image)
 
 
 def _path_of_uri(uri: str) -> str:

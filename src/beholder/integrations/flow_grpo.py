@@ -28,6 +28,7 @@ def make_score(
     prompt: str | None = None,
     session: Session | None = None,
     ledger: str | None = None,
+    name: str | None = None,
     budget: float | Decimal | None = None,
     samples: int = 1,
     options: OptionsLike = None,
@@ -38,8 +39,8 @@ def make_score(
 
     Args:
         rubric: A rubric, or its name, folder or YAML file.
-        judge: Who judges; by default the instruments, which are free. With `budget`, `samples`, `ledger` and `options`
-            as in `Session`.
+        judge: Who judges; by default the instruments, which are free. With `budget`, `samples`, `ledger`, `name` and
+            `options` as in `Session`. Where several processes train, a budget needs a ledger and a name.
         criterion: The reward is the score of this criterion, brought to 0–1, and not that of the verdict.
         output: Which image of the rubric was generated, where that is not clear.
         prompt: Which text of the rubric the prompt is; by default `instruction`, where the rubric has that.
@@ -59,6 +60,7 @@ def make_score(
         criterion=criterion,
         session=session,
         ledger=ledger,
+        name=name,
         budget=budget,
         samples=samples,
         options=options,

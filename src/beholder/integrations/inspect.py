@@ -28,7 +28,6 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 if TYPE_CHECKING:
-    from beholder.api.options import RubricLike
     from beholder.api.session import Session
     from beholder.cases.case import Case
     from beholder.rubrics.rubric import Rubric
@@ -188,18 +187,9 @@ def judge(
     def load_rubric() -> Rubric:
         from beholder.api.options import Options
 
-        return _load_one(rubric, Options.of(options).load_rubrics(rubric))
+        return Options.of(options).load_one_rubric(rubric)
 
     return _make_scorer(load_rubric, open_session, ledger, images, fields)
-
-
-def _load_one(name: RubricLike, rubrics: tuple[Rubric, ...]) -> Rubric:
-    from beholder.errors import UsageError
-
-    if len(rubrics) > 1:
-        parts = ", ".join(one.name for one in rubrics)
-        raise UsageError(f"{str(name)!r} stands for several rubrics ({parts}); name a scorer for each.")
-    return rubrics[0]
 
 
 def _make_scorer(
@@ -265,6 +255,7 @@ def _check_places(
 def _to_score(verdict: Verdict, rubric: Rubric, run_id: str | None) -> Score:
     """Return a verdict as a score. A number that is missing is NaN, which all metrics leave out: None counts as 0."""
     from beholder.integrations.shared import verdict_markdown, verdict_summary
+    from beholder.statistics.data import criterion_column
 
     explanation = verdict_markdown(verdict)
     metadata = {"beholder": verdict_summary(verdict, run_id)}
@@ -277,7 +268,9 @@ def _to_score(verdict: Verdict, rubric: Rubric, run_id: str | None) -> Score:
         value["passed"] = missing if verdict.passed is None else float(verdict.passed)
     for criterion in rubric.criteria:  # the same keys for every sample, which metrics insist on
         result = verdict.criteria.get(criterion.key)
-        value[criterion.key] = missing if result is None or result.score is None else float(result.score)
+        value[criterion_column(criterion.key)] = (
+            missing if result is None or result.score is None else float(result.score)
+        )
     answer = verdict.preference.winner if verdict.preference is not None else verdict.grade
     return Score(
         value=value,

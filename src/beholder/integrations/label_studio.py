@@ -130,12 +130,17 @@ def import_project(run: str | Run, path: str | Path, *, ledger: LedgerLike = Non
             for order in (GIVEN, SWAPPED)
         }
     rows = list(_read_export(Path(path), known, questions, pairs=record.is_preference))
+    if not rows:
+        raise UsageError(f"{str(path)!r} holds no rating: nobody has labeled a task, or all were skipped.")
     header = ("case", "rater", "aspect", *(("winner", "order") if record.is_preference else ("score",)))
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / Path(path).with_suffix(".csv").name
         with file.open("w", newline="", encoding="utf-8") as opened_file:
             csv.writer(opened_file).writerows([header, *rows])
-        return import_ratings(loaded, file)
+        try:
+            return import_ratings(loaded, file)
+        except UsageError as error:
+            raise UsageError(str(error).replace(str(file), str(path))) from None
 
 
 def make_config(keys: Sequence[str], questions: Sequence[RatingControl]) -> str:
@@ -239,7 +244,8 @@ def _copy_image(source: Any, case: Case, folder: Path, prefix: str) -> str:
 def _read_export(
     path: Path, known: Mapping[str, tuple[str, str]], questions: Mapping[str, RatingControl], *, pairs: bool
 ) -> Iterator[tuple[str, ...]]:
-    """Yield rows of ratings, or of votes, from a JSON export."""
+    """Yield rows of ratings, or of votes, from a JSON export. Raises `UsageError`, which names the task."""
+    rated: set[tuple[str, str, str]] = set()
     try:
         tasks = json.loads(path.read_text("utf-8"))
         for task in tasks:
@@ -247,15 +253,25 @@ def _read_export(
             if label not in known:
                 raise UsageError(f"{str(path)!r} has a task {label!r} that is not of this run.")
             case, order = known[label]
+            name = f"{str(path)!r}, task {task.get('id', label)}"
             for annotation in task["annotations"]:
                 if annotation.get("was_cancelled"):
                     continue
                 for result in annotation["result"]:
                     question = questions.get(result["from_name"])
                     value = "" if question is None else _read_value(question, result["value"], order, pairs=pairs)
-                    if question is not None and value:
-                        row = (case, _name_rater(annotation["completed_by"]), question.aspect, value)
-                        yield (*row, order) if pairs else row
+                    if question is None or not value:
+                        continue
+                    row = (case, _name_rater(annotation["completed_by"]), question.aspect)
+                    low, high = question.scale
+                    if question.kind != "choices" and not low <= float(value) <= high:
+                        raise UsageError(f"{name}: {question.aspect} goes from {low:g} to {high:g}, not {value}.")
+                    if row in rated:
+                        raise UsageError(
+                            f"{name}: {row[1]} has rated it twice; delete one annotation, and export again."
+                        )
+                    rated.add(row)
+                    yield (*row, value, order) if pairs else (*row, value)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise UsageError(f"{str(path)!r} is no JSON export of Label Studio: {type(error).__name__}, {error}.") from None
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from beholder.api.arguments import check_session_alone
 from beholder.api.options import Judges, Options, OptionsLike, RubricLike
 from beholder.api.run import Run
 from beholder.api.session import Session
-from beholder.errors import SetupError, UsageError
+from beholder.errors import SetupError
+from beholder.integrations.file_access import find_output_image
 from beholder.integrations.inputs import choose_output, find_inputs
-from beholder.integrations.trackers import MAX_PICTURED, TrackedRun, collect_run
+from beholder.integrations.trackers import MAX_PICTURED, TrackedRun, collect_run, explain_failure
 from beholder.judges.base import INSTRUMENTS
 from beholder.rubrics.rubric import Rubric
 from beholder.verdicts.verdict import Verdict, round_half_up
@@ -33,7 +36,7 @@ def log_run(run: Run, *, project: str | None = None, images: int = MAX_PICTURED)
         import pandas  # noqa: F401  # tables need it, and mlflow-skinny does not bring it
     except ImportError:
         raise SetupError("MLflow needs pandas for tables: pip install 'beholder[mlflow]'.") from None
-    with collect_run(run, images) as tracked:
+    with collect_run(run, images) as tracked, explain_failure("MLflow", mlflow.exceptions.MlflowException):
         if project is not None:
             mlflow.set_experiment(project)
         active = mlflow.active_run()
@@ -69,6 +72,7 @@ def scorer(
     criterion: str | None = None,
     threshold: float | None = None,
     output: str | None = None,
+    roots: Sequence[str] = (),
     name: str | None = None,
     session: Session | None = None,
     ledger: str | None = None,
@@ -87,6 +91,8 @@ def scorer(
         criterion: The value is the score of this criterion, on its own scale, and not the score of the verdict (0–1).
         threshold: The value from which `result.passed` counts a row as passed.
         output: What `outputs` is; by default the one thing that the rubric needs and `inputs` lacks.
+        roots: Folders, besides the working folder, whose images `outputs` may name: what they name may be a model's
+            words, which must not send any other file of this machine to a judge.
         name: The name of the feedback; by default that of the rubric, and of the criterion if there is one.
         session: In place of `judge` and what goes with it, a session of yours, so that several scorers share its
             answers.
@@ -98,19 +104,14 @@ def scorer(
     _import_mlflow()
     from mlflow.genai.scorers import scorer as decorate
 
-    [loaded, *more] = Options.of(options).load_rubrics(rubric)
-    if more:
-        raise UsageError(f"A scorer has one rubric: {', '.join(one.name for one in (loaded, *more))} are several.")
-    keys = [one.key for one in loaded.criteria]
-    if criterion is not None and criterion not in keys:
-        raise UsageError(f"The rubric {loaded.name} has no criterion {criterion!r}; it has {', '.join(keys)}.")
-    if session is not None and (judge, ledger, budget, samples, options) != (None, None, None, 1, None):
-        raise UsageError("A session has its own judge, ledger, budget, samples and options; give either it or them.")
+    loaded = Options.of(options).load_one_rubric(rubric, criterion)
+    check_session_alone(session, judge, ledger, None, budget, samples, options)
     asked = session or Session(judge, ledger=ledger, budget=budget, samples=samples, options=options)
     called = name or ".".join([loaded.name, *([criterion] if criterion else [])])
 
     def score(inputs: Any = None, outputs: Any = None, expectations: Any = None) -> Feedback:
-        found = _find_inputs(loaded, output, inputs, outputs, expectations)
+        found = find_inputs(loaded, (expectations, inputs))
+        found |= _find_outputs(loaded, output, found, outputs, roots)
         return _make_feedback(called, criterion, asked.judge(loaded, **found))
 
     passes: dict[str, Callable[[Any], bool]] = {}
@@ -120,12 +121,24 @@ def scorer(
     return made
 
 
-def _find_inputs(rubric: Rubric, output: str | None, inputs: Any, outputs: Any, expectations: Any) -> dict[str, object]:
-    """Return the images and texts of a row by the names that the rubric declares. Raises `UsageError`."""
-    found = find_inputs(rubric, (expectations, inputs, outputs))
+def _find_outputs(
+    rubric: Rubric, output: str | None, given: Mapping[str, object], outputs: Any, roots: Sequence[str]
+) -> dict[str, object]:
+    """Return what the outputs of a row are of the rubric. Raises `UsageError`."""
     if outputs is None or isinstance(outputs, Mapping):
-        return found
-    return {**found, choose_output(rubric, output, found, f"scorer({rubric.name!r}, output=…)"): outputs}
+        found = find_inputs(rubric, (outputs,))
+    else:
+        found = {choose_output(rubric, output, given, f"scorer({rubric.name!r}, output=…)"): outputs}
+    roles = {image.role for image in rubric.images}
+    return {name: _check_files(value, roots) if name in roles else value for name, value in found.items()}
+
+
+def _check_files(image: object, roots: Sequence[str]) -> object:
+    if isinstance(image, list | tuple):
+        return [_check_files(one, roots) for one in image]
+    if isinstance(image, str | os.PathLike):
+        return find_output_image(os.fspath(image), roots, "`roots` of the scorer")
+    return image
 
 
 def _make_feedback(name: str, criterion: str | None, verdict: Verdict) -> Feedback:

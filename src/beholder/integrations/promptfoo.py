@@ -3,7 +3,7 @@
 `from beholder.integrations.promptfoo import get_assert` is the whole file that an assertion names:
 `assert: [{type: python, value: file://beholder_assert.py}]`.
 
-promptfoo starts a Python process for each assertion. They share one run in a ledger, and with it answers and budget.
+promptfoo starts a Python process for each assertion. They share a run in a ledger, and with it answers and budget.
 """
 
 from __future__ import annotations
@@ -11,18 +11,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beholder.integrations.shared import (
-    GraderConfig,
-    criterion_share,
-    describe_criterion,
-    list_images,
-    show_score,
-    verdict_summary,
-)
+from beholder.integrations.grader import GraderConfig, list_images
+from beholder.integrations.shared import criterion_share, describe_criterion, show_score, verdict_summary
 
 if TYPE_CHECKING:
     from beholder.verdicts.verdict import Verdict
@@ -156,7 +150,7 @@ def _has_passed(context: Mapping[str, Any], verdict: Verdict) -> bool:
 
     if verdict.passed is not None:
         return verdict.passed
-    if not any("threshold" in one for one in _list_assertions(context)):
+    if all(one.get("threshold") is None for one in _list_assertions(context)):
         raise UsageError(
             f"{verdict.rubric} has no threshold, so nothing can fail: add `threshold: 0.8` to the assertion or its "
             "config."
@@ -168,10 +162,13 @@ def _has_inverse(context: Mapping[str, Any]) -> bool:
     return any(one.get("type") == "not-python" for one in _list_assertions(context))
 
 
-def _list_assertions(context: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _list_assertions(context: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the assertions of the test that have this configuration, and the sets that they are in. Others say nothing
+    of this one: the `threshold` of `latency` is a time."""
     test = context.get("test")
-    found = list(test.get("assert") or ()) if isinstance(test, Mapping) else []
-    return found + [inner for one in found for inner in one.get("assert") or ()]
+    for one in (test.get("assert") or ()) if isinstance(test, Mapping) else ():
+        own = [part for part in (one, *(one.get("assert") or ())) if part.get("config") == context.get("config")]
+        yield from (one, *own) if own else ()
 
 
 def _to_result(verdict: Verdict, run_id: str | None, passed: bool) -> dict[str, Any]:

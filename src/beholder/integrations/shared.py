@@ -1,23 +1,15 @@
-"""What adapters share: ids of cases, verdicts as Markdown and in short, the options of a suite, `GraderConfig`.
-
-A `GraderConfig` is how a host that starts a process for each case says what is judged by whom.
-"""
+"""What adapters share: ids of cases, verdicts as Markdown and in short, the options of a suite, pairs of names."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import re
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from beholder.api.options import OptionsLike
-    from beholder.rubrics.rubric import Rubric
     from beholder.runs.suite import Suite
     from beholder.verdicts.verdict import CriterionResult, Verdict
 
@@ -162,126 +154,3 @@ def parse_pairs(given: object, what: str) -> Mapping[str, str]:
     if not isinstance(given, Mapping) or not all(isinstance(one, str) for pair in given.items() for one in pair):
         raise UsageError(f"{what} says which is which, as {{name: place}} or name=place, and {given!r:.80} does not.")
     return {name.strip(): place.strip() for name, place in given.items()}
-
-
-GRADER_KEYS = (
-    *("rubric", "judge", "images", "fields", "roots", "threshold", "samples", "budget", "ledger", "name", "options"),
-)
-GRADER_LEDGER = "beholder.db"
-
-_DATA = re.compile(r"data:image/[\w.+-]+;base64,[A-Za-z0-9+/=]+")
-_MARKDOWN_IMAGE = re.compile(r"!\[[^\]]*\]\(\s*<?([^)>\s]+)")
-_MAX_PATH = 4096
-
-
-@dataclass(frozen=True)
-class GraderConfig:
-    """How a host that starts a process for each case says what is judged by whom. All processes share one run in a
-    ledger, and with it answers and budget.
-
-    Attributes:
-        values: The values of `GRADER_KEYS` that are given.
-        where: What messages call the place that has them.
-    """
-
-    values: Mapping[str, Any]
-    where: str
-
-    @classmethod
-    def read(cls, values: object, where: str) -> Self:
-        """Return the configuration. Raises `UsageError` for unknown keys, and if no rubric is named."""
-        from beholder.api.options import suggest_name
-        from beholder.errors import UsageError
-
-        given = values if isinstance(values, Mapping) else {}
-        for key in given:
-            if key not in GRADER_KEYS:
-                raise UsageError(f"{where} has {key!r}, which is no key of it; {suggest_name(key, GRADER_KEYS)}")
-        if not isinstance(given.get("rubric"), str):
-            raise UsageError(f"{where} needs a rubric, such as `rubric: edit-preservation`.")
-        return cls(given, where)
-
-    def load_rubric(self) -> Rubric:
-        """Return the rubric; of several the first, which `judge` refuses with a sentence."""
-        from beholder.api.options import Options
-
-        return Options.of(self._options()).load_rubrics(self.values["rubric"])[0]
-
-    def places(self, key: str, known: Sequence[str], pattern: re.Pattern[str], allowed: str) -> dict[str, str]:
-        """Return where `images` or `fields` (`key`) are, as it says.
-
-        Raises:
-            UsageError: A name is not in `known`, or a place does not match.
-        """
-        from beholder.errors import UsageError
-
-        pairs = dict(parse_pairs(self.values.get(key), f"`{key}` of {self.where}"))
-        for name, place in pairs.items():
-            if name not in known or not pattern.fullmatch(place):
-                raise UsageError(
-                    f"`{key}` of {self.where} says that {name} is {place!r}; there are {', '.join(known) or 'none'}, "
-                    f"and each is {allowed}."
-                )
-        return pairs
-
-    def find_output_image(self, image: str, *folders: str) -> str:
-        """Return an image that an output names, whose text may be a model's: no file but one below the working folder,
-        `folders`, or the `roots` that the configuration names. Addresses are left to `options.allow_remote`.
-
-        Raises:
-            UsageError: It is another file, or no image.
-        """
-        from beholder.images.source import is_remote
-        from beholder.integrations.file_access import FileAccess
-
-        if is_remote(image):
-            return image
-        given = self.values.get("roots") or ()
-        allowed = (os.getcwd(), *folders, *([given] if isinstance(given, str) else given))
-        roots = tuple(Path(os.path.realpath(Path(folder).expanduser())) for folder in allowed)
-        return FileAccess(roots, f"images of an output (`roots` of {self.where})").find_image(image)
-
-    def judge(self, inputs: Mapping[str, object], host: str) -> tuple[Verdict, str | None]:
-        """Judge a case, and return the verdict and the id of the run.
-
-        Raises:
-            UsageError: Something of the configuration or the inputs is wrong.
-        """
-        from beholder.api.session import Session
-
-        values = self.values
-        ledger = values.get("ledger", GRADER_LEDGER)
-        with Session(
-            values.get("judge"),
-            ledger=ledger,
-            name=values.get("name") or (None if ledger is None else self._name_run(host)),
-            budget=values.get("budget"),
-            samples=values.get("samples", 1),
-            options=self._options(),
-        ) as session:
-            return session.judge(values["rubric"], **inputs), session.run_id
-
-    def _options(self) -> dict[str, Any]:
-        threshold = self.values.get("threshold")
-        return {**(self.values.get("options") or {}), **({} if threshold is None else {"threshold": threshold})}
-
-    def _name_run(self, host: str) -> str:
-        """Return a name that is the same for all cases of one evaluation, whose process started this one."""
-        setup = {key: value for key, value in self.values.items() if key not in ("rubric", "images", "fields", "roots")}
-        digest = hashlib.sha256(json.dumps(setup, sort_keys=True, default=str).encode()).hexdigest()[:6]
-        return f"{host}-{time.strftime('%y%m%d')}-{os.getppid()}-{digest}"
-
-
-def list_images(text: str, more: re.Pattern[str] | None = None) -> list[str]:
-    """Return the images in a text, in order: data URIs, what `more` finds, targets of Markdown images; or the one path
-    or address that the text is."""
-    text = text.strip()
-    patterns = [pattern for pattern in (_DATA, more) if pattern is not None]
-    inside = sorted((match.start(), match.group()) for pattern in patterns for match in pattern.finditer(text))
-    if inside:
-        return [image for _, image in inside]
-    if named := _MARKDOWN_IMAGE.findall(text):
-        return list(named)
-    is_short = 0 < len(text) < _MAX_PATH and text.isprintable()
-    is_address = text.startswith(("http://", "https://", "file://"))
-    return [text] if is_short and (is_address or Path(text).is_file()) else []

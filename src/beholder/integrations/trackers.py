@@ -10,9 +10,10 @@ from importlib import import_module
 from pathlib import Path
 
 from beholder.api.run import Run
-from beholder.errors import UsageError
+from beholder.errors import SetupError, UsageError
 from beholder.ledger.export import COLUMN_TYPES, Cell, ExportColumns, flatten_verdict
 from beholder.ledger.types import StoredVerdict
+from beholder.statistics.data import criterion_column
 from beholder.verdicts.verdict import SentImage
 
 TRACKERS = ("mlflow", "wandb")
@@ -33,7 +34,7 @@ def log_run(run: Run, *, to: str, project: str | None = None, images: int = MAX_
 
     Raises:
         UsageError: There is no such tracker.
-        SetupError: Its package is not installed.
+        SetupError: Its package is not installed, or it did not take the run: its server cannot be reached, say.
     """
     if to not in TRACKERS:
         raise UsageError(f"A run is logged to {' or '.join(TRACKERS)}, not to {to!r}.")
@@ -41,6 +42,16 @@ def log_run(run: Run, *, to: str, project: str | None = None, images: int = MAX_
         raise UsageError(f"images is a number from 0, and {images} is not.")
     log: Callable[..., str] = import_module(f"beholder.integrations.{to}").log_run
     return log(run, project=project, images=images)
+
+
+@contextmanager
+def explain_failure(tracker: str, kind: type[Exception]) -> Iterator[None]:
+    """Turn an error of a tracker, whose server cannot be reached say, into a sentence. Raises `SetupError`."""
+    try:
+        yield
+    except kind as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise SetupError(f"{tracker} did not take the run: {why[:500]}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,7 @@ def _list_metrics(run: Run) -> dict[str, float]:
     }
     for name, rubric in summary.rubrics.items():
         metrics[f"{name}/score"] = rubric.score.value
-        metrics |= {f"{name}/{key}": mean.value for key, mean in rubric.criteria.items()}
+        metrics |= {f"{name}/{criterion_column(key)}": mean.value for key, mean in rubric.criteria.items()}
     return {name: float(value) for name, value in metrics.items() if value is not None}
 
 

@@ -25,6 +25,7 @@ def reward(
     columns: Mapping[str, str] | None = None,
     session: Session | None = None,
     ledger: str | None = None,
+    name: str | None = None,
     budget: float | Decimal | None = None,
     samples: int = 1,
     options: OptionsLike = None,
@@ -36,8 +37,8 @@ def reward(
 
     Args:
         rubric: A rubric, or its name, folder or YAML file.
-        judge: Who judges; by default the instruments, which are free. With `budget`, `samples`, `ledger` and `options`
-            as in `Session`.
+        judge: Who judges; by default the instruments, which are free. With `budget`, `samples`, `ledger`, `name` and
+            `options` as in `Session`. Where several processes train, a budget needs a ledger and a name.
         criterion: The reward is the score of this criterion, brought to 0–1, and not that of the verdict.
         output: Which input of the rubric the completion is, where that is not clear.
         columns: The columns of the data set by the names that the rubric has: `{"image": "photo"}`.
@@ -52,11 +53,13 @@ def reward(
         criterion=criterion,
         session=session,
         ledger=ledger,
+        name=name,
         budget=budget,
         samples=samples,
         options=options,
     )
     names = dict(columns or {})
+    roles = {image.role for image in asked.rubric.images}
     if unknown := names.keys() - list_inputs(asked.rubric):
         known = ", ".join(sorted(list_inputs(asked.rubric)))
         raise UsageError(f"{asked.rubric.name} has no input {sorted(unknown)[0]!r}; it has {known}.")
@@ -72,6 +75,8 @@ def reward(
             row = {name: column[at] for name, column in listed.items()}
             found = find_inputs(asked.rubric, [row, {name: row[column] for name, column in names.items()}])
             place = choose_output(asked.rubric, output, found, f"reward({asked.rubric.name!r}, output=…)")
+            if place in roles:
+                raise UsageError(f"A completion is a text, and {place!r} of {asked.rubric.name} is an image.")
             rows.append({**found, place: _read_completion(completion)})
         rewards = asked.judge(rows)
         if callable(log_metric) and rewards:
@@ -86,7 +91,7 @@ def _read_completion(completion: object) -> object:
     """Return the text of a completion, which TRL gives as a text or as the messages of a conversation."""
     if not isinstance(completion, list):
         return completion
-    contents = [message.get("content", "") for message in completion if message.get("role") == "assistant"]
+    contents = [message.get("content") or "" for message in completion if message.get("role") == "assistant"]
     content = contents[-1] if contents else ""
     if isinstance(content, list):  # a message in parts
         content = "".join(part.get("text", "") for part in content if part.get("type") == "text")

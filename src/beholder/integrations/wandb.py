@@ -7,7 +7,7 @@ from typing import Any
 
 from beholder.api.run import Run
 from beholder.errors import SetupError
-from beholder.integrations.trackers import MAX_PICTURED, TrackedRun, collect_run
+from beholder.integrations.trackers import MAX_PICTURED, TrackedRun, collect_run, explain_failure
 
 
 def log_run(run: Run, *, project: str | None = None, images: int = MAX_PICTURED) -> str:
@@ -20,7 +20,7 @@ def log_run(run: Run, *, project: str | None = None, images: int = MAX_PICTURED)
         import wandb
     except ImportError:
         raise SetupError("Weights & Biases is not installed: pip install 'beholder[wandb]'.") from None
-    with collect_run(run, images) as tracked:
+    with collect_run(run, images) as tracked, explain_failure("Weights & Biases", wandb.Error):
         if wandb.run is not None:
             _log(wandb, wandb.run, tracked, run.id)
             return str(wandb.run.id)

@@ -350,6 +350,12 @@ _ANSWER_VALUES = {"yes": 1.0, "no": 0.0}
 _RESERVED_NAMES = ("score", "passed")
 
 
+def criterion_column(key: str) -> str:
+    """Return what a criterion is called beside the `score` of the verdict and `passed`: one of such a key `KEY.score`,
+    as in exports."""
+    return f"{key}.score" if key in _RESERVED_NAMES else key
+
+
 ColumnKey = str | tuple[ColumnKind, str, str]
 """Key of a column before names are assigned: a name; or a kind, a rubric or style, and the name within it."""
 
@@ -369,7 +375,7 @@ class ColumnNames:
         if kind is ColumnKind.ASSERTION:
             return f"{of}/{name}" if self._several_styles and of else name
         if kind is ColumnKind.CRITERION:
-            name = f"{name}.score" if name in _RESERVED_NAMES else name  # as exports call it
+            name = criterion_column(name)
             return f"{of}.{name}" if name in self._shared else name
         return f"{of}.{name}" if self._several_rubrics else name
 
