@@ -18,11 +18,12 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.hosts import python_host
+from support.preferences import choose
 
 from beholder import Run, UsageError, list_runs
 from beholder.cli import main
 from beholder.integrations.mcp import serve
-from beholder.testing.base import Fault
+from beholder.testing.base import Fault, Received
 from beholder.testing.server import JudgeServer
 
 pytestmark = pytest.mark.slow
@@ -313,16 +314,22 @@ def test_text_that_instructs_stays_text(ask: Ask, server: JudgeServer, project: 
 
 def test_which_of_two_is_better(ask: Ask, server: JudgeServer) -> None:
     given = {"input": "before.png", "first": "after.png", "second": "before.png", "instruction": "turn it"}
-    verdict = values(ask(("compare", given), flags=("--judge=instruments",))["results"][0])
-    assert verdict["rubric"] == "edit-preference"
-    assert verdict["preference"] is None or verdict["preference"]["winner"] in (
-        "first",
-        "second",
-        "tie",
-        "both_bad",
-        None,
-    )
-    assert server.received == []
+
+    def prefer_the_turned_one(asked: Received) -> dict[str, object]:
+        """Choose the candidate that is not the input, wherever it stands; or always A, if the instruction says so."""
+        before, a, _ = asked.images
+        return choose("A" if "always A" in " ".join(asked.texts) or a != before else "B")
+
+    server.default = prefer_the_turned_one
+    told = ask(("compare", given), ("compare", {**given, "instruction": "always A"}))["results"]
+    seen, biased = map(values, told)
+    assert seen["rubric"] == "edit-preference"
+    assert (seen["preference"]["winner"], seen["preference"]["flipped"]) == ("first", False)
+    assert (biased["preference"]["winner"], biased["preference"]["flipped"]) == ("tie", True)
+    assert len(server.received) == 4  # each in both orders
+    by_instruments = values(ask(("compare", given), flags=("--judge=instruments",))["results"][0])
+    assert by_instruments["preference"]["winner"] is None  # no measurement tells what was asked for
+    assert len(server.received) == 4
 
 
 def test_without_a_key_only_what_needs_one_fails(ask: Ask) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from support.host_projects import KEYS, draw_photos, host_environment, reply_to
+from support.host_projects import project_environment, reply_to
+from support.host_scripts import KEYS, write_pair
 from support.hosts import node_host
 
 import beholder
@@ -32,7 +33,7 @@ def server() -> Iterator[JudgeServer]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: JudgeServer) -> Path:
-    draw_photos(tmp_path)
+    write_pair(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
     return tmp_path
@@ -89,7 +90,7 @@ def test_an_evaluation_is_graded(folder: Path, server: JudgeServer) -> None:
     done = subprocess.run(
         ["agentv", "eval", "edits.eval.yaml", "--workers", "3"],
         cwd=folder,
-        env=host_environment(server, PATH=f"{programs}{os.pathsep}{os.environ['PATH']}", HOME=str(folder)),
+        env=project_environment(server, PATH=f"{programs}{os.pathsep}{os.environ['PATH']}", HOME=str(folder)),
         capture_output=True,
         text=True,
         timeout=500,
@@ -141,7 +142,7 @@ def test_images_are_found_where_the_assertion_says(folder: Path, server: JudgeSe
 
 def test_an_agent_names_no_file_from_elsewhere(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("private")
-    draw_photos(elsewhere)
+    write_pair(elsewhere)
     named: dict[str, Any] = {"messages": [], "output": str(elsewhere / "after.png")}
     with pytest.raises(UsageError, match=r"is not below the folders that are open to images of an output"):
         grade(case("make it 6", **named))
@@ -185,7 +186,7 @@ def test_what_has_no_score_is_an_error(folder: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"config": {}}', json.dumps(case("make it refused"))])
 def test_a_failure_is_exit_1_with_a_sentence(folder: Path, server: JudgeServer, text: str) -> None:
-    done = subprocess.run(COMMAND, input=text, env=host_environment(server), capture_output=True, text=True)
+    done = subprocess.run(COMMAND, input=text, env=project_environment(server), capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("beholder: ")
     assert len(done.stderr.splitlines()) == 1

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.host_projects import KEYS, WORDS, draw_photos, host_environment, reply_to
+from support.host_projects import project_environment, reply_to
+from support.host_scripts import KEYS, WORDS, write_pair
 from support.hosts import python_host
 
 from beholder import Run, list_rubrics, list_runs
@@ -70,13 +71,13 @@ def python() -> Path:
 @pytest.fixture
 def run_python(tmp_path: Path, server: JudgeServer, python: Path) -> RunPython:
     """Runs the interpreter that has inspect_ai, in a folder with photographs."""
-    draw_photos(tmp_path)
+    write_pair(tmp_path)
 
     def run(*arguments: str, **environment: str) -> Result:
         return subprocess.run(
             [python, *arguments],
             cwd=tmp_path,
-            env=host_environment(server, HOME=str(tmp_path), XDG_DATA_HOME=str(tmp_path), **environment),
+            env=project_environment(server, HOME=str(tmp_path), XDG_DATA_HOME=str(tmp_path), **environment),
             capture_output=True,
             text=True,
             timeout=300,

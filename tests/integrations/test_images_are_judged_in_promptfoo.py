@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 import yaml
-from support.host_projects import draw_photos, host_environment, reply_to
+from support.host_projects import project_environment, reply_to
+from support.host_scripts import write_pair
 from support.hosts import node_host
 
 import beholder
@@ -57,7 +58,7 @@ def programs() -> Path:
 
 def evaluate(folder: Path, programs: Path, server: JudgeServer) -> dict[str, dict[str, Any]]:
     """Run the evaluation in a folder, and return its results by the description of the test."""
-    environment = host_environment(
+    environment = project_environment(
         server,
         PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
         HOME=str(folder),
@@ -95,7 +96,7 @@ def write_tests(folder: Path, tests: Mapping[str, Mapping[str, Any]]) -> None:
         config["tests"].append({"description": name, "vars": given, "assert": [mine]})
     (folder / "promptfooconfig.yaml").write_text(yaml.safe_dump(config), "utf-8")
     (folder / "edit.mjs").write_text(PROVIDER)
-    draw_photos(folder)
+    write_pair(folder)
 
 
 @pytest.mark.slow
@@ -157,7 +158,7 @@ def context(assertion: Mapping[str, Any] | None = None, **more: Any) -> dict[str
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: JudgeServer) -> Path:
-    draw_photos(tmp_path)
+    write_pair(tmp_path)
     monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -230,7 +231,7 @@ def test_the_text_of_an_output_names_no_file_from_elsewhere(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, server: JudgeServer
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("private")
-    draw_photos(elsewhere)
+    write_pair(elsewhere)
     (folder / "link.png").symlink_to(elsewhere / "after.png")
     outside = str(elsewhere / "after.png")
     for output in (outside, f"file://{outside}", f"![it]({outside})", "link.png", f"../{elsewhere.name}/after.png"):

@@ -1,5 +1,6 @@
 """Reward functions for TRL and Flow-GRPO, called as their trainers call them (trl 1.16.0, `_calculate_rewards`): a
-missing score is `None` or NaN, and never 0. The trainers themselves need torch and are not installed here."""
+missing score is `None` or NaN, and never 0. The trainers need torch, which is several gigabytes, and are not installed
+here; docs/huggingface.md says what was tried by hand."""
 
 from __future__ import annotations
 

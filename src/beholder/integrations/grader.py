@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from beholder.integrations.shared import parse_pairs
+from beholder.integrations.shared import parse_places
 
 if TYPE_CHECKING:
     from beholder.rubrics.rubric import Rubric
@@ -85,7 +85,7 @@ class GraderConfig:
         """
         from beholder.errors import UsageError
 
-        pairs = dict(parse_pairs(self.values.get(key), f"`{key}` of {self.where}"))
+        pairs = dict(parse_places(self.values.get(key), f"`{key}` of {self.where}"))
         for name, place in pairs.items():
             if name not in known or not pattern.fullmatch(place):
                 raise UsageError(

@@ -241,9 +241,9 @@ def _check_places(
 ) -> Mapping[str, str]:
     from beholder.api.options import suggest_name
     from beholder.errors import UsageError
-    from beholder.integrations.shared import parse_pairs
+    from beholder.integrations.shared import parse_places
 
-    pairs = parse_pairs(given, what)
+    pairs = parse_places(given, what)
     for name, place in pairs.items():
         if name not in known:
             raise UsageError(f"{what} names {name!r}, which this rubric does not take; {suggest_name(name, known)}")

@@ -49,8 +49,17 @@ def serve(
         SetupError: The SDK is not installed.
         UsageError: A folder is none, or a value is wrong.
     """
-    settings = make_settings(
-        judge, root=root, rubric=rubric, ledger=ledger, name=name, budget=budget, samples=samples, options=options
+    from beholder.ledger.database import resolve_address
+
+    settings = ServerSettings(
+        judge,
+        tuple(_real_folder(folder) for folder in _listed(root)),
+        _load_known_rubrics(rubric),
+        resolve_address(ledger),
+        name,
+        None if budget is None else Decimal(str(budget)),
+        samples,
+        Options.of(options),
     )
     if importlib.util.find_spec("mcp") is None:
         raise SetupError("The MCP server needs the MCP SDK, which is not installed; run: pip install 'beholder[mcp]'.")
@@ -79,33 +88,9 @@ class ServerSettings:
     options: Options
 
 
-def make_settings(
-    judge: Judges = None,
-    *,
-    root: PathLike | Sequence[PathLike] = (),
-    rubric: PathLike | Sequence[PathLike] = (),
-    ledger: PathLike | None = None,
-    name: str = "mcp",
-    budget: float | Decimal | None = None,
-    samples: int = 1,
-    options: OptionsLike = None,
-) -> ServerSettings:
-    """Check the arguments of `serve`. Raises `UsageError`."""
-    from beholder.ledger.database import resolve_address
-
+def _load_known_rubrics(own: PathLike | Sequence[PathLike]) -> dict[str, Rubric | str]:
     rubrics: dict[str, Rubric | str] = {one: one for one in list_rubrics() if len(load_rubrics(one)) == 1}
-    for path in _listed(rubric):
-        rubrics |= {loaded.rubric: loaded for loaded in load_rubrics(path)}
-    return ServerSettings(
-        judge,
-        tuple(_real_folder(folder) for folder in _listed(root)),
-        rubrics,
-        resolve_address(ledger),
-        name,
-        None if budget is None else Decimal(str(budget)),
-        samples,
-        Options.of(options),
-    )
+    return rubrics | {loaded.rubric: loaded for path in _listed(own) for loaded in load_rubrics(path)}
 
 
 def _listed(given: PathLike | Sequence[PathLike]) -> list[PathLike]:

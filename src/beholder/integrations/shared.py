@@ -1,4 +1,4 @@
-"""What adapters share: ids of cases, verdicts as Markdown and in short, the options of a suite, pairs of names."""
+"""What adapters share: ids of cases, verdicts as Markdown and in short, the options of a suite, where inputs are."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def list_options(given: OptionsLike) -> dict[str, object]:
     }
 
 
-def parse_pairs(given: object, what: str) -> Mapping[str, str]:
+def parse_places(given: object, what: str) -> Mapping[str, str]:
     """Return pairs that a mapping, or texts such as `input=user[0]`, say.
 
     Raises:
