@@ -29,6 +29,9 @@ from beholder.cli.options import (
     LedgerOption,
     MapOption,
     RunArgument,
+    complete_cases,
+    complete_runs,
+    complete_words,
 )
 from beholder.cli.runs import format_money, format_spent
 from beholder.errors import UsageError
@@ -54,7 +57,9 @@ if TYPE_CHECKING:
 
 def export(
     run: RunArgument = "latest",
-    to: Annotated[str, typer.Option(help="csv, jsonl or parquet.")] = "csv",
+    to: Annotated[
+        str, typer.Option(help="csv, jsonl or parquet.", autocompletion=complete_words("csv", "jsonl", "parquet"))
+    ] = "csv",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; else it is printed.")] = None,
     calibration: CalibrationFile = None,
     features: FeaturesFile = None,
@@ -100,7 +105,13 @@ def export_ratings_command(
     rater: Annotated[
         list[str] | None, typer.Option(help="Only this rater; more than once: these.", show_default=False)
     ] = None,
-    to: Annotated[str, typer.Option(help="csv, or label-studio: a project in which people rate the run.")] = "csv",
+    to: Annotated[
+        str,
+        typer.Option(
+            help="csv, or label-studio: a project in which people rate the run.",
+            autocompletion=complete_words("csv", "label-studio"),
+        ),
+    ] = "csv",
     force: ForceOption = False,
     address: LedgerOption = None,
 ) -> None:
@@ -128,8 +139,15 @@ def export_ratings_command(
 @ratings_app.command("import")
 def import_ratings_command(
     file: Annotated[Path, typer.Argument(help="CSV or JSONL with case, rater, aspect, score.")],
-    run: Annotated[str, typer.Option(help=f"The run that was rated: {RUN_HELP}")],
-    source: Annotated[str, typer.Option("--from", help="csv, or label-studio: its JSON export of a project.")] = "csv",
+    run: Annotated[str, typer.Option(help=f"The run that was rated: {RUN_HELP}", autocompletion=complete_runs)],
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="csv, or label-studio: its JSON export of a project.",
+            autocompletion=complete_words("csv", "label-studio"),
+        ),
+    ] = "csv",
     map_: MapOption = None,
     address: LedgerOption = None,
 ) -> None:
@@ -162,7 +180,10 @@ UNSCORED_SHOWN = 5
 
 def show(
     run: RunArgument = "latest",
-    case: Annotated[str | None, typer.Argument(help="A case's id: its verdicts in full.", show_default=False)] = None,
+    case: Annotated[
+        str | None,
+        typer.Argument(help="A case's id: its verdicts in full.", show_default=False, autocompletion=complete_cases),
+    ] = None,
     by: Annotated[str | None, typer.Option(help="Split the means by a group, such as model.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Show passed assertions on the card too.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Print the judges' answers to the case as they came.")] = False,
@@ -372,7 +393,13 @@ def report(
         float, typer.Option("--max-mb", min=0.1, help="How large an HTML file may be, in MB.")
     ] = MAX_REPORT_MB,
     against: Annotated[
-        str | None, typer.Option(metavar="RUN", help="An older run: say what changed since.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="An older run: say what changed since.",
+            show_default=False,
+            autocompletion=complete_runs,
+        ),
     ] = None,
     fail_under: Annotated[
         list[str] | None,
