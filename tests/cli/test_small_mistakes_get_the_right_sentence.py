@@ -81,7 +81,8 @@ def test_a_budget_without_a_price_names_the_price_list_if_there_is_none(
     done = run(RUN + "cases.jsonl --judge openai:own-model --budget 1")
     assert done.code == 2
     assert ("beholder[prices]" in done.err) is not installed
-    assert "--price-input and --price-output, or price: {input: …, output: …} in options or a suite" in done.err
+    assert "--price-input" in done.err
+    assert "in options or a suite price: {input: …, output: …}" in done.err
     assert "1.25" not in done.err  # a price that is nobody's
     planned = run(RUN.replace("run", "plan", 1) + "cases.jsonl --judge openai:own-model --budget 1")
     said = planned.out + planned.err

@@ -202,7 +202,8 @@ class TestFlowGrpo:
         with pytest.raises(beholder.UsageError, match="no input 'words'"):
             make_score("edit-preservation", prompt="words")
         score = make_score("edit-preservation", session=session)("cpu")
-        for nothing in ([{}], None):
+        nothings: tuple[list[dict[str, object]] | None, ...] = ([{}], None)
+        for nothing in nothings:
             with pytest.raises(beholder.UsageError, match=r"edited, input are missing.*output="):
                 score(PIXELS[:1], ["red"], nothing)
         with pytest.raises(beholder.UsageError, match="2 images and 1 prompts"):

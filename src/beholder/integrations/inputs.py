@@ -45,10 +45,10 @@ def choose_output(rubric: Rubric, output: str | None, given: Iterable[str], how:
             raise UsageError(f"{rubric.name} has no input {output!r}; it has {', '.join(sorted(known))}.")
         return output
     schema = derive_case_schema([rubric], "")
-    lacking = [{*roles, *schema.required} - others for roles in schema.roles]
+    lacking: list[set[str]] = [{*roles, *schema.required} - others for roles in schema.roles]
     single = {name for names in lacking if len(names) == 1 for name in names}
     if len(single) != 1:
-        missing = ", ".join(sorted(min(lacking, key=len)))
+        missing = ", ".join(sorted(min(lacking, key=lambda names: len(names))))
         why = f"{missing} are missing; give all but one, or" if missing else "nothing that it needs is missing;"
         choice = ", ".join(sorted(known - others or known))
         raise UsageError(
