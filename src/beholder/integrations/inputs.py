@@ -48,7 +48,8 @@ def choose_output(rubric: Rubric, output: str | None, given: Iterable[str], how:
     lacking: list[set[str]] = [{*roles, *schema.required} - others for roles in schema.roles]
     single = {name for names in lacking if len(names) == 1 for name in names}
     if len(single) != 1:
-        missing = ", ".join(sorted(min(lacking, key=lambda names: len(names))))
+        least: set[str] = min(lacking, key=len)
+        missing = ", ".join(sorted(least))
         why = f"{missing} are missing; give all but one, or" if missing else "nothing that it needs is missing;"
         choice = ", ".join(sorted(known - others or known))
         raise UsageError(
