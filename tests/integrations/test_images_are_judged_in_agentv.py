@@ -56,7 +56,7 @@ def case(instruction: str, config: object = None, **more: Any) -> dict[str, Any]
 @pytest.mark.slow
 def test_an_evaluation_is_graded(folder: Path, server: JudgeServer) -> None:
     programs = node_host("agentv", "agentv@4.42.4")
-    over = {"budget": 0.02, "name": "edits-1", "options": {"price": {"input": 10, "output": 10}}}
+    over = {"budget": 0.02, "config": {"name": "edits-1"}, "options": {"price": {"input": 10, "output": 10}}}
     tests: dict[str, tuple[str, dict[str, Any]]] = {
         "good": ("make it 6", {}),
         "low": ("make it 4", {}),
@@ -114,6 +114,7 @@ def test_an_evaluation_is_graded(folder: Path, server: JudgeServer) -> None:
         assert why in graded(id_)
     names = {record.name for record in list_runs(folder / "beholder.db")}
     assert len(names) == 2  # one for each setup, whatever processes asked
+    assert "edits-1" in names
 
 
 def test_an_answer_is_for_both_contracts(folder: Path) -> None:

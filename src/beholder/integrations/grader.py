@@ -66,8 +66,8 @@ class GraderConfig:
                 raise UsageError(f"`{key}` of {where} is {wanted}, and {given[key]!r:.60} is not.")
         if given.get("budget") is not None and not (given.get("name") and given.get("ledger", GRADER_LEDGER)):
             raise UsageError(
-                f"`budget` of {where} needs a ledger and a `name` for the evaluation, such as `name: edits-1`: each "
-                "case is judged by a process of its own, and only those that share a run keep one budget."
+                f"`budget` of {where} needs a ledger and a `name` for the evaluation, `config: {{name: edits-1}}`: "
+                "each case is judged by a process of its own, and only those that share a run keep one budget."
             )
         return cls(given, where)
 
