@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,6 +48,12 @@ def test_it_is_the_one_with_the_highest_score(server: JudgeServer) -> None:
     assert best.image.getpixel((0, 0)) == (70, 70, 70)
     assert best.verdict.score == 1
     assert [verdict.score for verdict in best.verdicts] == pytest.approx([1 / 3, 1, 2 / 3])
+
+
+@pytest.mark.parametrize("image", ["after.png", Path("after.png"), b"\x89PNG", BEFORE, {"bytes": b"", "path": None}])
+def test_one_image_is_no_choice(image: Any) -> None:
+    with pytest.raises(beholder.UsageError, match="chooses from several images"):
+        beholder.best_of(image, "edit-preservation", input=BEFORE, instruction="redder")
 
 
 def test_of_a_tie_it_is_the_first_and_all_are_named(server: JudgeServer) -> None:

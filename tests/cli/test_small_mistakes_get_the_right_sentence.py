@@ -82,6 +82,7 @@ def test_a_budget_without_a_price_names_the_price_list_if_there_is_none(
     assert done.code == 2
     assert ("beholder[prices]" in done.err) is not installed
     assert "--price-input" in done.err
+    assert "in options or a suite price: {input: …, output: …}" in done.err
     assert "1.25" not in done.err  # a price that is nobody's
     planned = run(RUN.replace("run", "plan", 1) + "cases.jsonl --judge openai:own-model --budget 1")
     said = planned.out + planned.err
@@ -97,7 +98,7 @@ def test_what_was_not_asked_is_not_done(run: Any, cases: Path, server: JudgeServ
     assert "0 of 3 done, 3 not asked (over budget)" in " ".join(done.out.split())
     assert not server.received
     assert "a call may cost up to $0." in done.err
-    assert "--param max_tokens=N" in done.err
+    assert "--param max_tokens=N, or params: {max_tokens: N} in options or a suite" in done.err
     # And the advice helps.
     assert run(f"{RUN}cases.jsonl {model} --param max_tokens=600 --budget 0.05").code == 0
     assert len(server.received) == 3

@@ -6,10 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from support.reviews import edits
+
+from beholder.cli import main
+from beholder.ledger.ledger import Ledger
 
 PROGRAM = Path(sys.executable).parent / "beholder"
 
@@ -49,6 +53,39 @@ def test_styles_and_commands_are_completed(tmp_path: Path) -> None:
     for command in ("log", "show"):
         assert "r1" in complete("bash", f"beholder {command} --ledger own.db ", tmp_path)
     assert "edit" in complete("bash", "beholder run --rubric edi", tmp_path)
+    assert complete("bash", "beholder styles show Mov", tmp_path).strip() == "Movie\\ Poster"
+    assert complete("fish", "beholder styles show Mov", tmp_path).strip() == "Movie Poster"
+
+
+def test_runs_cases_and_words_are_completed_wherever_they_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edits(tmp_path / "beholder.db").close()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BEHOLDER_LEDGER", raising=False)
+
+    monkeypatch.setattr("sys.argv", ["beholder"])
+    monkeypatch.setenv("_BEHOLDER_COMPLETE", "complete_bash")
+
+    def found(*words: str) -> list[str]:
+        """As in `complete`, without a process."""
+        monkeypatch.setenv("COMP_WORDS", " ".join(("beholder", *words, "")))
+        monkeypatch.setenv("COMP_CWORD", str(1 + len(words)))
+        with suppress(SystemExit):
+            main()
+        return capsys.readouterr().out.splitlines()
+
+    for words in (
+        *(("agree",), ("estimate",), ("calibrate",), ("runs", "delete"), ("arena", "show")),
+        *(("collect", "--run"), ("run", "--run"), ("ratings", "import", "--run"), ("report", "--against")),
+    ):
+        assert "r1" in found(*words), words
+    assert found("history") == ["nightly"]
+    with Ledger.open(tmp_path / "beholder.db") as ledger:
+        run = ledger.runs()[0]
+        assert found("show", run.name) == list(ledger.case_ids(run.id))
+    assert found("export", "--to") == ["csv", "jsonl", "parquet"]
+    assert found("log", "--to") == ["mlflow", "wandb"]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")

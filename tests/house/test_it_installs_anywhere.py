@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from support.hosts import python_host
 
+from beholder.cli.rubrics import _print_next_steps
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "install.md").read_text("utf-8")
 
@@ -75,11 +77,22 @@ def test_the_wheel_alone_runs_the_demo(tmp_path: Path) -> None:
     assert caught / bad > 0.8, done.stdout
     assert fine == good, done.stdout
     assert "beholder show demo-edits harbor/green-cast --ledger beholder-demo/beholder.db" in done.stdout
+    assert "in the browser: pip install 'beholder[web]'" in done.stdout
     assert (tmp_path / "empty" / "beholder-demo" / "photos" / "harbor.jpg").exists()
     found = subprocess.run([python, "-c", "import skimage"], cwd=tmp_path / "empty", capture_output=True, text=True)
     assert "ModuleNotFoundError" in found.stderr
     where: list[str | Path] = [python, "-c", "import beholder; print(beholder.__file__)"]
     assert str(packages) in subprocess.run(where, cwd=tmp_path / "empty", capture_output=True, text=True).stdout
+
+
+def test_the_demo_says_how_it_goes_on_where_uvx_ran_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.prefix", "/home/me/.cache/uv/archive-v0/s-a-an4nVgcs70yY")
+    _print_next_steps(Path("demo"), judged=True, case="c")
+    said = capsys.readouterr().out
+    assert "  uvx --from 'beholder[web]' beholder view --ledger demo/beholder.db " in said
+    assert "  uvx beholder init " in said
 
 
 def package_folders(purelib: str) -> list[str]:

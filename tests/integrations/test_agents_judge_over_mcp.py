@@ -147,13 +147,13 @@ def test_a_case_is_judged_found_again_and_looked_at(ask: Ask, server: JudgeServe
     assert values(again)["fields"] == {"instruction": ["make it red"]}
     assert looked.get("structuredContent") is None  # beside which clients drop pictures
     caption, picture = looked["content"]
-    assert "input, edited" in caption["text"]
+    assert "input, edited, change" in caption["text"]
     assert picture["mimeType"] == "image/jpeg"
     data = base64.b64decode(picture["data"])
     assert len(data) < 200_000
     (project / "strip.jpg").write_bytes(data)
     with Image.open(project / "strip.jpg") as strip:
-        assert strip.width == 2 * 96 + 8  # side by side, and not enlarged
+        assert strip.width == 3 * 96 + 2 * 8  # side by side, and not enlarged
         assert strip.height == 64 + 20
 
 
@@ -192,6 +192,8 @@ def test_wrong_use_is_a_sentence_and_asks_nobody(ask: Ask, server: JudgeServer, 
         ("show", {"run": "nothing"}),
         ("runs", {"limit": 0}),
         ("judge", {"rubric": "edit-preservation"}),
+        ("judge", {"rubric": "edit-preservation", "images": PAIR, "judge": "anthropic:x"}),
+        ("judge", {"rubric": "edit-preservation", "images": "before.png"}),
     )
     said = [sentence(result) for result in told["results"]]
     for text, part in zip(
@@ -206,12 +208,15 @@ def test_wrong_use_is_a_sentence_and_asks_nobody(ask: Ask, server: JudgeServer, 
             "instrument is named 'sharp'",
             "beholder.db",
             "limit is between 1 and 50, and 0 is not",
-            "images",
+            "judge: images is missing.",
+            "judge has no argument 'judge'; it takes rubric, images, fields, case.",
+            "judge: images: Input should be a valid dictionary.",
         ),
         strict=True,
     ):
         assert part in text
         assert "Traceback" not in text
+        assert "pydantic" not in text
     assert server.received == []
 
 
@@ -330,6 +335,19 @@ def test_which_of_two_is_better(ask: Ask, server: JudgeServer) -> None:
     by_instruments = values(ask(("compare", given), flags=("--judge=instruments",))["results"][0])
     assert by_instruments["preference"]["winner"] is None  # no measurement tells what was asked for
     assert len(server.received) == 4
+
+
+def test_what_is_wrong_with_the_start_is_said_then(python: str, project: Path, environment: dict[str, str]) -> None:
+    def start(*flags: str) -> subprocess.CompletedProcess[str]:
+        command = [python, "-m", "beholder", "mcp", *flags]
+        return subprocess.run(command, cwd=project, env=environment, input="", capture_output=True, text=True)
+
+    no_key = start("--judge=anthropic:claude-haiku-4-5")
+    assert no_key.returncode == 0
+    assert "`judge` and `compare` will fail: anthropic needs a key and ANTHROPIC_API_KEY" in no_key.stderr
+    no_folder = start("--ledger=nowhere/b.db")
+    assert no_folder.returncode == 2
+    assert "there is no such folder" in no_folder.stderr
 
 
 def test_without_a_key_only_what_needs_one_fails(ask: Ask) -> None:

@@ -197,6 +197,18 @@ class TestUnlessItIsAskedFor:
     def test_it_is_recorded_once_however_often_it_is_asked_for(self, run: Run) -> None:
         assert len(run(f"otel.instrument()\n{ONE}")["spans"]) == 1
 
+    @pytest.mark.parametrize("ledger", ["None", "'l.db'"])
+    def test_a_verdict_that_a_session_had_is_recorded_once(self, run: Run, ledger: str) -> None:
+        body = f"""
+otel.instrument()
+with b.Session("openai:m", ledger={ledger}) as session:
+    for id in ("c", "c", "d", "d", "c"):
+        session.judge("edit-preservation", case(id))
+"""
+        found = run(body)
+        assert len(found["spans"]) == 1
+        assert [event["beholder.case"] for event in found["events"]] == ["c"] * 4 + ["d"] * 4
+
 
 class TestTheFlag:
     def test_sends_spans_and_events_where_the_variables_say(

@@ -160,13 +160,13 @@ verdict = beholder.judge(rubric, photo="before.png", judge=beholder.ScriptedJudg
 print(json.dumps(_to_score(verdict, rubric, None).value))
 """
         calls = ("images={'inptu': 'user[0]'}", "images={'input': 'first'}", "judge='anthropic:m'", "budget='much'")
-        tries = [f"run(['6'], {call})" for call in calls] + ["judge('edit')"]
+        tries = [f"run(['6'], {call})" for call in calls] + ["judge('edit')", "judge()"]
         caught = "except Exception as error:\n    print(type(error).__name__, error)"
         body = "\n".join(f"try:\n    {one}\n{caught}" for one in tries)
         names = "from beholder.integrations.inspect import RUBRICS\nprint(json.dumps(RUBRICS))"
         result = run_python("-c", f"{EVALUATION}\n{body}\n{names}\n{of_own}", ANTHROPIC_API_KEY="")
         *lines, listed, value = result.stdout.splitlines()
-        assert [line.partition(" ")[0] for line in lines] == ["PrerequisiteError"] * 5, result.stdout + result.stderr
+        assert [line.partition(" ")[0] for line in lines] == ["PrerequisiteError"] * 6, result.stdout + result.stderr
         for line, part in zip(
             lines,
             (
@@ -175,6 +175,7 @@ print(json.dumps(_to_score(verdict, rubric, None).value))
                 "ANTHROPIC_API_KEY",
                 "budget is a number of US dollars",
                 "'edit' stands for several rubrics",
+                "Say by which rubric: -S rubric=NAME",
             ),
             strict=True,
         ):
@@ -226,6 +227,14 @@ class TestASuite:
             "none/none/4",
         }
         assert len(server.received) == 2
+
+        gone = {**rows[0], "id": "gone", "edited": "gone.png"}
+        (tmp_path / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, gone]))
+        again = run_python(*command, "--display", "plain", "--log-dir", "again", "--log-format", "json")
+        assert again.returncode == 0, again.stdout + again.stderr
+        said = read_log(next((tmp_path / "again").glob("*.json")))
+        assert said["counts"] == {(2, 1)}
+        assert "gone.png" in said["scores"]["gone"]["explanation"]
 
         (tmp_path / "after.png").unlink()
         broken = run_python(*command, "--display", "plain")

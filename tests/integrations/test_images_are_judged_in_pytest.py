@@ -149,13 +149,25 @@ class TestAFailedJudge:
         assert "2 skipped" in skipped.stdout
         assert "no score: refused" in skipped.stdout
 
-    def test_an_image_that_is_missing_is_wrong_use(self, run_pytest: RunPytest, server: JudgeServer) -> None:
+    def test_an_expected_failure_is_one_without_a_score_too_unless_it_says_which(
+        self, run_pytest: RunPytest, server: JudgeServer
+    ) -> None:
+        server.default = "I'm sorry, I can't help with that."
+        body = TWO_TESTS.replace("def test_score", "@pytest.mark.xfail\ndef test_score")
+        body = body.replace("def test_verdict", "@pytest.mark.xfail(raises=AssertionError)\ndef test_verdict")
+        assert "1 xfailed, 1 error" in run_pytest(body, JUDGE).stdout
+
+    @pytest.mark.parametrize("flags", [(), ("--beholder-unscored=skip",), ("--beholder-offline",)])
+    def test_an_image_that_is_missing_is_wrong_use(
+        self, run_pytest: RunPytest, server: JudgeServer, flags: tuple[str, ...]
+    ) -> None:
         body = """
 def test_it(beholder):
     assert beholder("edit-preservation", input="before.png", edited="gone.png", instruction="make it red") >= 0.8
 """
-        result = run_pytest(body, JUDGE)
+        result = run_pytest(body, JUDGE, *flags)
         assert result.returncode == 1
+        assert "1 error" in result.stdout
         assert "gone.png" in result.stdout
         assert "session.py" not in result.stdout  # the traceback ends in the test, where the mistake is
         assert not server.received
@@ -175,11 +187,18 @@ def test_it(beholder):
 """
         result = run_pytest(body, JUDGE, "--reruns=2")
         assert "1 passed, 1 rerun" in result.stdout
+        assert "beholder: 1 verdict," in result.stdout  # and not one for each attempt
         server.default = answer(2)
         asked = len(server.received)
         failed = run_pytest(body.replace("red", "blue"), JUDGE, "--reruns=2")
         assert "1 failed, 2 rerun" in failed.stdout
         assert len(server.received) == asked + 1
+        server.say("I'm sorry, I can't help with that.")
+        server.default = answer(6)
+        refused = body.replace("red", "green")
+        assert "1 error, 2 rerun" in run_pytest(refused, JUDGE, "--reruns=2").stdout
+        assert len(server.received) == asked + 2
+        assert "1 passed" in run_pytest(refused, JUDGE).stdout  # the next session asks again
 
 
 class TestProcesses:
@@ -215,6 +234,7 @@ def test_it(beholder, number):
         [record] = list_runs(tmp_path / "l.db")
         assert record.spent_usd is not None
         assert float(record.spent_usd) <= budget
+        assert f"without a score, ${record.spent_usd:.4f}; ledger" in result.stdout  # what was not asked cost nothing
 
 
 class TestTheLedger:
@@ -310,6 +330,7 @@ def test_suite(beholder, case):
         failed = run_pytest(self.SUITE, "--beholder-ledger=other.db")
         assert "2 failed" in failed.stdout
         assert "did not pass" in failed.stdout
+        assert "0.5 is below the threshold 0.8" in failed.stdout
         assert "unchanged_regions 4 of 7" in failed.stdout
 
     def test_what_a_suite_sets_is_kept(self, tmp_path: Path) -> None:

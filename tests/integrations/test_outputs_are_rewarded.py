@@ -139,6 +139,8 @@ class TestTrl:
             call_as_trl(reward("edit-preservation", session=session, columns={"input": "photo"}), ["red"])
         with pytest.raises(beholder.UsageError, match="output="):
             call_as_trl(reward("edit-preservation", session=session), ["red"])
+        with pytest.raises(beholder.UsageError, match=r"columns=\{…\} says: here are completion_ids, images"):
+            call_as_trl(reward("description", session=session), ["A car."], images=[[PIXELS[0]]])
 
 
 class TestFlowGrpo:
@@ -199,8 +201,13 @@ class TestFlowGrpo:
     def test_wrong_use_is_a_sentence(self, session: beholder.Session) -> None:
         with pytest.raises(beholder.UsageError, match="no input 'words'"):
             make_score("edit-preservation", prompt="words")
-        with pytest.raises(beholder.UsageError, match="output="):
-            make_score("edit-preservation", session=session)("cpu")(PIXELS[:1], ["red"], [{}])
+        score = make_score("edit-preservation", session=session)("cpu")
+        nothings: tuple[list[dict[str, object]] | None, ...] = ([{}], None)
+        for nothing in nothings:
+            with pytest.raises(beholder.UsageError, match=r"edited, input are missing.*output="):
+                score(PIXELS[:1], ["red"], nothing)
+        with pytest.raises(beholder.UsageError, match="2 images and 1 prompts"):
+            score(PIXELS[:2], ["red"], [{"input": PIXELS[0]}] * 2)
 
 
 def test_the_judge_sees_the_text_of_a_completion(session: beholder.Session, server: JudgeServer) -> None:

@@ -7,13 +7,14 @@ import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import cv2
 import numpy as np
 import pytest
+from PIL import Image
 from support.hosts import python_host
 from support.preferences import judge_by, pair
 
@@ -46,10 +47,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A run whose cases, files and groups name the models under test."""
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(5)
+    exif = Image.Exif()
     cases = []
     for at in range(6):
-        cv2.imwrite(f"photo-{at}.png", random.integers(0, 255, (64, 64, 3), np.uint8))
+        pixels = random.integers(0, 255, (2100, 64, 3), np.uint8)
         model = f"model-{'ab'[at % 2]}"
+        exif[0x0131] = model  # the software that made it
+        Image.fromarray(pixels).save(f"photo-{at}.png", exif=exif)
         names = {"input": f"photo-{at}.png", "edited": f"photo-{at}.png"}
         cases.append({"id": f"{model}/{at}", **names, "instruction": "Make the car red & <big>.", "model": model})
     return beholder.run(rubric="edit-preservation", cases=cases, judge="instruments", ledger="a.db")
@@ -120,7 +124,9 @@ def test_a_project_is_blind_and_each_rater_has_an_order(run: Run, tmp_path: Path
     for task in ana:
         image = task["data"]["image_input"]
         assert image.startswith("/data/local-files/?d=project/images/")
-        assert (tmp_path / image.removeprefix("/data/local-files/?d=")).exists()
+        data = (tmp_path / image.removeprefix("/data/local-files/?d=")).read_bytes()
+        assert b"model-" not in data  # which the files have in their metadata
+        assert Image.open(BytesIO(data)).size == (64, 2100)  # as large as the file is
     with pytest.raises(UsageError, match="not an empty folder"):
         export_project(run, tmp_path / "project")
 

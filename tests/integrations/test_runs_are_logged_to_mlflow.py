@@ -140,12 +140,16 @@ print(json.dumps([
     said(lambda: bm.scorer("edit-preservation", session=session).run(
         inputs={{"input": "before.png", "instruction": "x"}}, outputs="/etc/hostname")),
     said(lambda: log_run(judged, to="mlflow")),
+    said(lambda: bm.scorer("edit-preservation", session=session, threshold=8)),
+    said(lambda: bm.scorer("edit-preservation", criterion="unchanged_regions", threshold=6)),
 ]))
 """
     code = code.replace(
         "def said(", JUDGED.removeprefix(HEAD) + 'mlflow.set_tracking_uri("http://127.0.0.1:9")\ndef said('
     )
-    criterion, family, both, unclear, tracker, outside, gone = run(code, MLFLOW_HTTP_REQUEST_MAX_RETRIES="0")
+    criterion, family, both, unclear, tracker, outside, gone, threshold, stars = run(
+        code, MLFLOW_HTTP_REQUEST_MAX_RETRIES="0"
+    )
     assert "no criterion 'beauty'; it has unchanged_regions" in criterion
     assert "edit-quality" in family
     assert "either it or them" in both
@@ -154,6 +158,8 @@ print(json.dumps([
     assert "not below the folders that are open to images of an output (`roots` of the scorer)" in outside
     assert gone.startswith("MLflow did not take the run: ")
     assert "127.0.0.1" in gone
+    assert threshold == "threshold: the value goes from 0 to 1, and 8 is not in it."
+    assert stars is None
 
 
 @pytest.mark.parametrize(("containing", "printed"), [("log_run", "[1]"), ("genai.evaluate", "[0.833]")])

@@ -110,6 +110,13 @@ def test_googles_reasons_to_stop(reason: str, finish: Finish) -> None:
     assert (reply.finish, reply.text) == (finish, "")
 
 
+def test_a_refusal_is_found_where_litellm_puts_it() -> None:
+    """As its proxy, version 1.100, answers."""
+    fields = b'{"content": null, "role": "assistant", "provider_specific_fields": {"refusal": "I would rather not."}}'
+    reply = openai.parse_reply(b'{"choices": [{"finish_reason": "stop", "message": ' + fields + b"}]}")
+    assert (reply.finish, reply.detail) == (Finish.REFUSED, "I would rather not.")
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(
     "payload",

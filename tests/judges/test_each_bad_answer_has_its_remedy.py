@@ -73,6 +73,13 @@ async def test_a_second_malformed_answer_is_invalid() -> None:
     assert len(judge.briefs) == 2
 
 
+async def test_an_answer_that_ignores_the_schema_is_asked_for_in_words_and_then_repaired() -> None:
+    ignored = Answer('{"fine": true}', ignores_schema=True)
+    result, judge = await asked(ignored, '{"fine": true}', '{"fine": true}')
+    assert result.verdict.detail.startswith("still wrong after the schema in words and one repair:")
+    assert len(judge.briefs) == 3
+
+
 async def test_a_flag_that_stays_on_an_invalid_verdict_does_not_claim_a_repair() -> None:
     result, _ = await asked(good(unchanged_regions=9), good(unchanged_regions=9))
     assert result.verdict.outcome is Outcome.INVALID

@@ -126,6 +126,19 @@ def test_a_wrong_key_is_the_users_to_set_right(ask: Any, monkeypatch: pytest.Mon
             ask(judge)
 
 
+def test_a_refusal_is_no_score_after_one_call(ask: Any, upstream: JudgeServer) -> None:
+    upstream.default = Fault.refusal("I would rather not.")
+    verdict = ask("openai:gpt")
+    assert (verdict.outcome, verdict.detail) == (Outcome.REFUSED, "I would rather not.")
+    assert len(upstream.received) == 1
+
+
+def test_the_doctor_finds_it_well(proxy: str, upstream: JudgeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    checks = beholder.doctor(judge="openai:gpt", base_url=f"{proxy}/v1")
+    assert [check.said for check in checks if check.about in ("server", "answer") and check.state == "problem"] == []
+
+
 @pytest.mark.parametrize("judge", ["openai:nowhere", "anthropic:nowhere"])
 def test_an_unknown_model_is_said(ask: Any, judge: str) -> None:
     with pytest.raises(SetupError, match="There is no model 'nowhere'"):

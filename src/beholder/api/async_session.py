@@ -161,6 +161,7 @@ class AsyncSession:
             reserve=limits.reserve,
             release=self._run.release if self._run is not None and options.cache else None,
             run_id=run_id if self._run is not None else "",
+            note=self._memory.note if self._run is None else None,  # else a known verdict is found in the run
         )
         self._window = setup.concurrency + math.ceil(setup.concurrency * PREPARE_AHEAD)
         self._slots = asyncio.Semaphore(self._window)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -70,6 +71,10 @@ def best_of(
     """
     check_session_alone(session, judge, None, None, budget, samples, options)
     one = Options.of(options).load_one_rubric(rubric)
+    if isinstance(images, str | bytes | os.PathLike | Mapping) or not isinstance(images, Iterable):
+        raise UsageError(
+            f"best_of chooses from several images, [first, second], and this is one: {type(images).__name__}."
+        )
     given: list[Any] = list(images)
     if not given:
         raise UsageError("There is no image to choose from.")

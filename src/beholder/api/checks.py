@@ -397,7 +397,7 @@ def _check_servers(judge: str | None, base_urls: Sequence[str], timeout_s: float
         return
 
     async def ask_all(stop: asyncio.Event) -> list[tuple[Check, ServedModels]]:
-        return await asyncio.gather(*(_query_server(url, timeout_s) for url in urls))
+        return await asyncio.gather(*(_query_server(url, timeout_s, is_asked=judge is not None) for url in urls))
 
     answers = run_in_background(ask_all)
     yield from (finding for finding, _ in answers)
@@ -507,8 +507,13 @@ def _check_models(model: str, listed: Mapping[str, ServedModels]) -> Check:
     return Check("model", "ok", f"{model} is listed by {', '.join(listed)}")
 
 
-async def _query_server(url: str, timeout_s: float) -> tuple[Check, ServedModels]:
+async def _query_server(url: str, timeout_s: float, *, is_asked: bool) -> tuple[Check, ServedModels]:
     """Send one GET without a key; any reply shows that the server is there.
+
+    Args:
+        url: Where.
+        timeout_s: How long to wait.
+        is_asked: Whether a question to the judge follows, which shows what an error of the server means.
 
     Returns:
         The finding, and the models that the server lists with the origin of their weights.
@@ -535,7 +540,9 @@ async def _query_server(url: str, timeout_s: float) -> tuple[Check, ServedModels
     except (aiohttp.ClientError, OSError, ValueError) as error:
         return Check("server", "problem", f"{url} cannot be reached: {error or type(error).__name__}"), {}
     if status >= 500:
-        return Check("server", "problem", f"{url} answers, with an error of its own (HTTP {status})"), {}
+        # LiteLLM's proxy says so to who has no key; the question that follows has it.
+        said = f"{url} answers, with an error of its own (HTTP {status}) where no key is sent"
+        return Check("server", "note" if is_asked else "problem", said), {}
     meaning = {401: ", which wants a key", 403: ", which wants a key"}.get(status, "")
     if status == 404:
         return Check("server", "note", f"{url} answers with HTTP 404; look whether the base URL is right"), {}

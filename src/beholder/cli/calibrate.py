@@ -28,6 +28,7 @@ from beholder.cli.options import (
     RatingsOrReviews,
     ScoresFiles,
     SeedOption,
+    complete_runs,
 )
 from beholder.reports.text import print_text, printable
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
@@ -82,6 +83,7 @@ def calibrate(
             help="A run, by its id, its start, its name or `latest`; of several, what the judges of the others said is "
             "learned from too.",
             show_default=False,
+            autocompletion=complete_runs,
         ),
     ] = None,
     *,

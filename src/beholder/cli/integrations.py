@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from beholder.cli.options import LedgerOption, RunArgument, parse_params
+from beholder.cli.options import LedgerOption, RunArgument, complete_words, parse_params
 from beholder.errors import BeholderError, UsageError
 from beholder.reports.text import print_text
 
@@ -60,7 +60,9 @@ def mcp(
 
 def log(
     run: RunArgument = "latest",
-    to: Annotated[str, typer.Option(help="Where to: mlflow or wandb.")] = "mlflow",
+    to: Annotated[
+        str, typer.Option(help="Where to: mlflow or wandb.", autocompletion=complete_words("mlflow", "wandb"))
+    ] = "mlflow",
     project: Annotated[
         str | None, typer.Option(help="The experiment of MLflow, or the project of Weights & Biases.")
     ] = None,

@@ -6,10 +6,13 @@ Every command imports this module at start: anything heavy is imported inside th
 from __future__ import annotations
 
 import inspect
+import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import wraps
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
     from beholder.runs.suite import Suite
 
 
+MAX_COMPLETED = 200  # case ids
+
+
 def complete_runs(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names and ids of runs that begin so, for the shell; nothing where there is no ledger."""
     from beholder.api.run import list_runs
@@ -30,8 +36,46 @@ def complete_runs(ctx: typer.Context, incomplete: str) -> list[str]:
     with suppress(BeholderError):
         runs = list_runs(ctx.params.get("address") or ctx.params.get("ledger"))  # as commands call `--ledger`
         names = dict.fromkeys(["latest", "previous", *(run.name for run in runs), *(run.id for run in runs)])
-        return [name for name in names if name.startswith(incomplete)]
+        return _quote_for_shell(name for name in names if name.startswith(incomplete))
     return []
+
+
+def complete_run_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of runs that begin so, for the shell."""
+    from beholder.api.run import list_runs
+
+    with suppress(BeholderError):
+        names = dict.fromkeys(run.name for run in list_runs(ctx.params.get("address")))
+        return _quote_for_shell(name for name in names if name.startswith(incomplete))
+    return []
+
+
+def complete_cases(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the ids of cases of the run before it that begin so, for the shell; at most `MAX_COMPLETED`."""
+    from beholder.api.run import Run
+
+    with suppress(BeholderError):
+        run = Run.load(ctx.params.get("run") or "latest", ctx.params.get("address") or ctx.params.get("ledger"))
+        with run.open() as ledger:
+            ids = (id_ for id_ in ledger.case_ids(run.id) if id_.startswith(incomplete))
+            return _quote_for_shell(islice(ids, MAX_COMPLETED))
+    return []
+
+
+def complete_words(*words: str) -> Callable[[str], list[str]]:
+    """Return what completes an option that takes one of these words."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return complete
+
+
+def _quote_for_shell(names: Iterable[str]) -> list[str]:
+    """Return names as the shell wants them: bash inserts them as they are, and others quote them by themselves."""
+    if os.environ.get("_BEHOLDER_COMPLETE") != "complete_bash":
+        return list(names)
+    return [re.sub(r"[^\w@%+=:,./-]", r"\\\g<0>", name) for name in names]
 
 
 def complete_rubrics(incomplete: str) -> list[tuple[str, str]]:
@@ -45,7 +89,7 @@ def complete_styles(incomplete: str) -> list[str]:
     """Return the styles whose names begin so, for the shell."""
     from beholder.rubrics.load import load_styles
 
-    return [name for name in load_styles() if name.casefold().startswith(incomplete.casefold())]
+    return _quote_for_shell(name for name in load_styles() if name.casefold().startswith(incomplete.casefold()))
 
 
 def parse_pairs(values: Iterable[str], option: str) -> list[tuple[str, str]]:
@@ -90,7 +134,10 @@ def _read_field(path: str) -> str:
 
 
 RUN_HELP = "a run's id, the start of it, its name, `latest`, `previous`, NAME~1 or tag:TAG."
-OptionalRun = Annotated[str | None, typer.Argument(metavar="[RUN]", help=f"A{RUN_HELP[1:]}", show_default=False)]
+OptionalRun = Annotated[
+    str | None,
+    typer.Argument(metavar="[RUN]", help=f"A{RUN_HELP[1:]}", show_default=False, autocompletion=complete_runs),
+]
 RatingsOrReviews = Annotated[
     Path | None,
     typer.Option(

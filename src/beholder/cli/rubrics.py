@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -257,17 +258,21 @@ def _print_next_steps(folder: Path, *, judged: bool, case: str = "") -> None:
     from beholder.demo.suite import LEDGER_NAME
 
     place = shlex.quote(str(folder))
+    # uvx leaves no command on the PATH, and its environment goes with it.
+    uvx = any(part.startswith("archive-v") for part in Path(sys.prefix).parts)
+    beholder, web = ("uvx beholder", "uvx --from 'beholder[web]' beholder") if uvx else ("beholder", "beholder")
+    needs = "" if uvx or find_spec("fastapi") is not None else ": pip install 'beholder[web]'"
     lines = [
-        f"beholder demo {place} --judge openai:gpt-5-mini    # by a model, whose key is read from the environment",
-        "beholder init    # a suite of your own",
+        f"{beholder} demo {place} --judge openai:gpt-5-mini    # by a model, whose key is read from the environment",
+        f"{beholder} init    # a suite of your own",
     ]
     if judged:
         ledger = shlex.quote(str(folder / LEDGER_NAME))
         lines[:0] = [
-            f"beholder view --ledger {ledger}    # look at all of it in the browser",
-            f"beholder report demo-restyles --ledger {ledger}    # one HTML file to send to a colleague",
-            f"beholder show demo-edits {case} --ledger {ledger}    # one verdict in full",
+            f"{web} view --ledger {ledger}    # look at all of it in the browser{needs}",
+            f"{beholder} report demo-restyles --ledger {ledger}    # one HTML file to send to a colleague",
+            f"{beholder} show demo-edits {case} --ledger {ledger}    # one verdict in full",
         ]
     else:
-        lines.insert(0, f"beholder demo {place}    # judge it offline")
+        lines.insert(0, f"{beholder} demo {place}    # judge it offline")
     typer.echo("\nNext:\n" + "\n".join(f"  {line}" for line in lines))

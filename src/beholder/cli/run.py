@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cli.options import OtelOption, configure_telemetry, with_suite
+from beholder.cli.options import OtelOption, complete_runs, configure_telemetry, with_suite
 from beholder.runs import FIRST_POLL_S
 
 if TYPE_CHECKING:
@@ -36,7 +36,12 @@ def run(
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew and ask even what is answered already.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid cases.")] = False,
     batch: Annotated[bool, typer.Option("--batch", help="By the provider's batch API: half price, in a day.")] = False,
-    of: Annotated[str, typer.Option("--run", help="Resume this run, though its files were moved or touched.")] = "",
+    of: Annotated[
+        str,
+        typer.Option(
+            "--run", help="Resume this run, though its files were moved or touched.", autocompletion=complete_runs
+        ),
+    ] = "",
     otel: OtelOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Lines of JSON: progress, then the summary.")] = False,
@@ -73,7 +78,9 @@ def collect(
     pause: Annotated[float, typer.Option(help="With --wait: seconds to the second poll; later ones take longer.")] = (
         FIRST_POLL_S
     ),
-    of: Annotated[str, typer.Option("--run", help="The run, if cases or images have changed since.")] = "",
+    of: Annotated[
+        str, typer.Option("--run", help="The run, if cases or images have changed since.", autocompletion=complete_runs)
+    ] = "",
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid cases.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Lines of JSON: status, then the summary.")] = False,

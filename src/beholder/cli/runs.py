@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beholder.cli import EXIT_THRESHOLD
-from beholder.cli.options import JsonOption, LedgerOption, RunArgument
+from beholder.cli.options import JsonOption, LedgerOption, RunArgument, complete_runs
 from beholder.errors import UsageError
 from beholder.reports.text import format_done, format_scored_mean, humanize_state, print_text, printable
 
@@ -126,7 +126,7 @@ def comment(
 
 @app.command("delete")
 def delete(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs to delete.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs to delete.", autocompletion=complete_runs)],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     address: LedgerOption = None,
 ) -> None:

@@ -30,6 +30,9 @@ from beholder.cli.options import (
     MapOption,
     PeopleScaleOption,
     RunArgument,
+    complete_cases,
+    complete_runs,
+    complete_words,
 )
 from beholder.cli.runs import format_money, format_spent
 from beholder.errors import UsageError
@@ -55,7 +58,9 @@ if TYPE_CHECKING:
 
 def export(
     run: RunArgument = "latest",
-    to: Annotated[str, typer.Option(help="csv, jsonl or parquet.")] = "csv",
+    to: Annotated[
+        str, typer.Option(help="csv, jsonl or parquet.", autocompletion=complete_words("csv", "jsonl", "parquet"))
+    ] = "csv",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; else it is printed.")] = None,
     calibration: CalibrationFile = None,
     features: FeaturesFile = None,
@@ -101,7 +106,13 @@ def export_ratings_command(
     rater: Annotated[
         list[str] | None, typer.Option(help="Only this rater; more than once: these.", show_default=False)
     ] = None,
-    to: Annotated[str, typer.Option(help="csv, or label-studio: a project in which people rate the run.")] = "csv",
+    to: Annotated[
+        str,
+        typer.Option(
+            help="csv, or label-studio: a project in which people rate the run.",
+            autocompletion=complete_words("csv", "label-studio"),
+        ),
+    ] = "csv",
     force: ForceOption = False,
     address: LedgerOption = None,
 ) -> None:
@@ -129,8 +140,15 @@ def export_ratings_command(
 @ratings_app.command("import")
 def import_ratings_command(
     file: Annotated[Path, typer.Argument(help="CSV or JSONL with case, rater, aspect, score.")],
-    run: Annotated[str, typer.Option(help=f"The run that was rated: {RUN_HELP}")],
-    source: Annotated[str, typer.Option("--from", help="csv, or label-studio: its JSON export of a project.")] = "csv",
+    run: Annotated[str, typer.Option(help=f"The run that was rated: {RUN_HELP}", autocompletion=complete_runs)],
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="csv, or label-studio: its JSON export of a project.",
+            autocompletion=complete_words("csv", "label-studio"),
+        ),
+    ] = "csv",
     map_: MapOption = None,
     rating_scale: PeopleScaleOption = None,
     address: LedgerOption = None,
@@ -167,7 +185,10 @@ UNSCORED_SHOWN = 5
 
 def show(
     run: RunArgument = "latest",
-    case: Annotated[str | None, typer.Argument(help="A case's id: its verdicts in full.", show_default=False)] = None,
+    case: Annotated[
+        str | None,
+        typer.Argument(help="A case's id: its verdicts in full.", show_default=False, autocompletion=complete_cases),
+    ] = None,
     search: Annotated[
         str | None, typer.Option(metavar="TEXT", help="List the cases with this text.", show_default=False)
     ] = None,
@@ -388,7 +409,13 @@ def report(
         typer.Option(metavar="N", min=1, help="Only the N worst cases, in an HTML file.", show_default=False),
     ] = None,
     against: Annotated[
-        str | None, typer.Option(metavar="RUN", help="An older run: say what changed since.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="An older run: say what changed since.",
+            show_default=False,
+            autocompletion=complete_runs,
+        ),
     ] = None,
     fail_under: Annotated[
         list[str] | None,

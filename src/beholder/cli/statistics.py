@@ -26,6 +26,7 @@ from beholder.cli.options import (
     RatingsOrReviews,
     ScoresFiles,
     SeedOption,
+    complete_run_names,
     complete_runs,
 )
 from beholder.errors import BeholderError, UsageError
@@ -321,7 +322,12 @@ SPARKS = "▁▂▃▄▅▆▇█"
 def history(
     suite: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="The name of the runs; else that of the latest.", show_default=False),
+        typer.Argument(
+            metavar="[NAME]",
+            help="The name of the runs; else that of the latest.",
+            show_default=False,
+            autocompletion=complete_run_names,
+        ),
     ] = None,
     tag: Annotated[str | None, typer.Option(help="Only runs with this tag; without NAME, all of them.")] = None,
     on: Annotated[list[str] | None, typer.Option(help="What to follow: score (default), or a criterion.")] = None,

@@ -76,6 +76,9 @@ def make_score(
         metadata: Sequence[Mapping[str, object]] | None = None,
         *_: Any,
     ) -> tuple[list[float], dict[str, Any]]:
+        for name, given in (("prompts", prompts if text else None), ("metadata", metadata or None)):
+            if given is not None and len(given) != len(images):
+                raise UsageError(f"There are {len(images)} images and {len(given)} {name}; give one for each image.")
         rows = []
         for at, image in enumerate(images):
             said = {} if text is None else {text: prompts[at]}

@@ -26,7 +26,7 @@ def list_inputs(rubric: Rubric) -> frozenset[str]:
     return frozenset((*(role for roles in schema.roles for role in roles), *schema.required, *schema.optional))
 
 
-def choose_output(rubric: Rubric, output: str | None, given: Iterable[str], how: str) -> str:
+def choose_output(rubric: Rubric, output: str | None, given: Iterable[str], how: str, hint: str = "") -> str:
     """Return the name of the one input that is judged: `output`, or what the rubric needs and is not `given`.
 
     Args:
@@ -34,6 +34,7 @@ def choose_output(rubric: Rubric, output: str | None, given: Iterable[str], how:
         output: What the caller said.
         given: The names of the other inputs.
         how: How a caller says it, for messages: `scorer(…, output=…)`.
+        hint: What else may help, for messages.
 
     Raises:
         UsageError: The rubric has no such input, or it is not clear which one is meant.
@@ -44,12 +45,15 @@ def choose_output(rubric: Rubric, output: str | None, given: Iterable[str], how:
             raise UsageError(f"{rubric.name} has no input {output!r}; it has {', '.join(sorted(known))}.")
         return output
     schema = derive_case_schema([rubric], "")
-    lacking = [{*roles, *schema.required} - others for roles in schema.roles]
+    lacking: list[set[str]] = [{*roles, *schema.required} - others for roles in schema.roles]
     single = {name for names in lacking if len(names) == 1 for name in names}
     if len(single) != 1:
+        least: set[str] = min(lacking, key=len)
+        missing = ", ".join(sorted(least))
+        why = f"{missing} are missing; give all but one, or" if missing else "nothing that it needs is missing;"
+        choice = ", ".join(sorted(known - others or known))
         raise UsageError(
-            f"Which input of {rubric.name} is judged is not clear: say {how} with one of "
-            f"{', '.join(sorted(known - others))}."
+            f"Which input of {rubric.name} is judged is not clear: {why} say {how} with one of {choice}.{hint}"
         )
     [found] = single
     return found

@@ -85,6 +85,8 @@ class _SampleReader:
         from beholder.integrations.shared import fit_id
 
         said = state.metadata.get(SAMPLE_KEY) or {}
+        if problem := said.get("problem"):
+            raise _NoInput(problem)
         given: dict[str, list[str]] = said.get("images", {})
         images: dict[str, Any] = {}
         for image in self.rubric.images:
@@ -148,7 +150,7 @@ def _find_text(state: TaskState, target: Target, place: str) -> Any:
 
 
 def judge(
-    rubric: str,
+    rubric: str = "",
     judge: str | list[str] | None = None,
     images: dict[str, str] | list[str] | str | None = None,
     fields: dict[str, str] | list[str] | str | None = None,
@@ -186,7 +188,12 @@ def judge(
 
     def load_rubric() -> Rubric:
         from beholder.api.options import Options
+        from beholder.errors import UsageError
 
+        if not rubric:
+            raise UsageError(
+                f"Say by which rubric: -S rubric=NAME, one of {', '.join(RUBRICS)}, or a file of your own."
+            )
         return Options.of(options).load_one_rubric(rubric)
 
     return _make_scorer(load_rubric, open_session, ledger, images, fields)
@@ -379,9 +386,10 @@ def suite(suite: str, ledger: str | None = None, name: str | None = None) -> Tas
     except BeholderError as error:
         raise PrerequisiteError(f"beholder: {error}") from None
     wrong = [f"{row.location} {problem}" for row in rows for problem in row.problems]
-    # inspect_ai would end the evaluation at the first of them, in the middle of it.
     cases = [(row.location, row.case) for row in rows if row.case is not None]
-    wrong += [f"{place} has no image at {path!r}" for place, case in cases for path in _list_missing_files(case)]
+    missing = [(place, paths[0]) for place, case in cases if (paths := _list_missing_files(case))]
+    if len(missing) == len(cases):  # else those cases have no score, and the others are judged
+        wrong += [f"{place} has no image at {path!r}" for place, path in missing]
     if wrong:
         raise PrerequisiteError("beholder: " + "\n".join(wrong))
     dataset = [_make_sample(case) for _, case in cases]
@@ -410,7 +418,11 @@ def _list_missing_files(case: Case) -> list[str]:
 
 
 def _make_sample(case: Case) -> Sample:
-    """Return a case as a sample that says which of its images is which."""
+    """Return a case as a sample that says which of its images is which. inspect_ai would end the evaluation at an image
+    that is missing, so that such a sample has none, and says why."""
+    if missing := _list_missing_files(case):
+        problem = f"There is no image at {', '.join(map(repr, missing))}."
+        return Sample(input=problem, id=case.id, metadata={SAMPLE_KEY: {"problem": problem}})
     content: list[Content] = []
     places: dict[str, list[str]] = {}
     for number, (role, source) in enumerate(case.list_images()):

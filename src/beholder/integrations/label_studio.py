@@ -23,6 +23,8 @@ from beholder.api.run import Run
 from beholder.api.score import import_ratings
 from beholder.cases.case import CANDIDATES, Case
 from beholder.errors import ImageError, UsageError
+from beholder.images.image import Sizing
+from beholder.images.prepare import prepare_image
 from beholder.images.source import is_remote, read_image
 from beholder.ledger.ledger import Ledger, LedgerLike
 from beholder.ledger.types import RunRecord
@@ -38,7 +40,7 @@ COMMENT = "comment"
 _ANSWERS = {"Yes": "1", "No": "0"}
 NOT_APPLICABLE = "N/A"
 _SIDES = {"Left": LEFT, "Right": RIGHT, "Tie": "tie", "Both bad": "both_bad"}
-_ENDINGS = ((b"\x89PNG", "png"), (b"\xff\xd8", "jpg"), (b"GIF8", "gif"), (b"RIFF", "webp"))
+FULL_SIZE = Sizing(max_side=None, max_bytes=None)
 
 
 @dataclass(frozen=True)
@@ -232,12 +234,12 @@ def _copy_image(source: Any, case: Case, folder: Path, prefix: str) -> str:
     if isinstance(source, str) and is_remote(source):
         raise UsageError(f"An image of {case.id!r} is at a remote address, which may tell raters what it is.")
     try:
-        data = read_image(source)
+        # As a judge gets it: metadata may name the model, or the place where a photograph was taken.
+        image = prepare_image(read_image(source), FULL_SIZE)
     except ImageError as error:
         raise UsageError(f"An image of {case.id!r} cannot be copied into the project: {error}.") from None
-    ending = next((ending for head, ending in _ENDINGS if data.startswith(head)), "bin")
-    name = f"images/{hashlib.sha256(data).hexdigest()[:16]}.{ending}"
-    (folder / name).write_bytes(data)
+    name = f"images/{image.digest[:16]}.{image.media_type.removeprefix('image/')}"
+    (folder / name).write_bytes(image.data)
     return f"{prefix}{folder.resolve().name}/{name}"
 
 

@@ -14,8 +14,10 @@ from pathlib import Path
 
 from beholder.api.options import Judges, Options, OptionsLike
 from beholder.api.rubrics import list_rubrics
+from beholder.api.session import Session
 from beholder.errors import SetupError, UsageError
 from beholder.images.image import printable_name
+from beholder.reports.text import print_text
 from beholder.rubrics.load import load_rubrics
 from beholder.rubrics.rubric import Rubric
 
@@ -49,13 +51,16 @@ def serve(
         SetupError: The SDK is not installed.
         UsageError: A folder is none, or a value is wrong.
     """
-    from beholder.ledger.database import resolve_address
+    from beholder.ledger.database import is_postgresql, resolve_address
 
+    place = resolve_address(ledger)
+    if not is_postgresql(place) and not Path(place).parent.is_dir():
+        raise UsageError(f"The ledger is to be {printable_name(place)}, and there is no such folder; make it first.")
     settings = ServerSettings(
         judge,
         tuple(_real_folder(folder) for folder in _listed(root)),
         _load_known_rubrics(rubric),
-        resolve_address(ledger),
+        place,
         name,
         None if budget is None else Decimal(str(budget)),
         samples,
@@ -63,9 +68,19 @@ def serve(
     )
     if importlib.util.find_spec("mcp") is None:
         raise SetupError("The MCP server needs the MCP SDK, which is not installed; run: pip install 'beholder[mcp]'.")
+    _check_judges(settings)
     from beholder.integrations.mcp_server import make_server
 
     make_server(settings).run("stdio")
+
+
+def _check_judges(settings: ServerSettings) -> None:
+    """Say on stderr, which clients keep as the server's log, if the judges cannot be asked: the other tools can be used
+    all the same. Raises `UsageError` for a wrong value."""
+    try:
+        Session(settings.judge, budget=settings.budget, samples=settings.samples, options=settings.options).close()
+    except SetupError as error:
+        print_text(f"beholder: `judge` and `compare` will fail: {error}", error=True)
 
 
 @dataclass(frozen=True)

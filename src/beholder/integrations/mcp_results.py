@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from beholder.api.checks import Measurements
 from beholder.api.run import Run, list_runs
-from beholder.cases.case import list_texts, number_repeats
+from beholder.cases.case import PAIR_ROLES, list_texts, number_repeats
 from beholder.errors import UsageError
 from beholder.ledger.types import StoredVerdict, VerdictFilter
 from beholder.reports.strip import LabelledPicture, draw_strip
@@ -256,7 +256,7 @@ def _case_entry(stored: StoredVerdict) -> CaseEntry:
 
 
 def draw_case(ledger: str, name: str, case: str) -> tuple[str, bytes]:
-    """Return what the images of a case are called, and a picture strip of them as JPEG.
+    """Return what the images of a case are called, and a picture strip of them as JPEG; of two, also what changed.
 
     They are drawn from the small copies in the ledger: no file is read.
 
@@ -275,7 +275,28 @@ def draw_case(ledger: str, name: str, case: str) -> tuple[str, bytes]:
     if not roles:
         raise UsageError(f"The case {case!r} has no images.")
     pictures = [LabelledPicture(role, copies.get(role), "no copy in the ledger") for role in roles]
-    return f"{_clean(judged.id)} of run {run.id}, from left to right: {', '.join(roles)}", draw_strip(pictures)
+    pair = next((pair for pair in PAIR_ROLES if set(pair) == set(roles)), None)
+    if pair is not None and (map_ := _draw_change(*(copies.get(role) for role in pair))) is not None:
+        pictures.append(LabelledPicture("change", map_))
+    shown = ", ".join(picture.label for picture in pictures)
+    return f"{_clean(judged.id)} of run {run.id}, from left to right: {shown}", draw_strip(pictures)
+
+
+def _draw_change(before: bytes | None, after: bytes | None) -> bytes | None:
+    """Return where two images differ in color, as a map on the second one: the brighter, the more. `None` where one is
+    missing, or they cannot be compared pixel by pixel."""
+    from beholder.images.codec import encode_jpeg
+    from beholder.instruments.heatmap import find_legend_top, render_overlay
+    from beholder.instruments.pair import ImagePair
+    from beholder.instruments.registry import measure_pair
+
+    if before is None or after is None:
+        return None
+    pair = ImagePair.load(before, after)
+    [measured] = measure_pair(pair, ["colour.difference_median"]).values()
+    if measured.map is None:
+        return None
+    return encode_jpeg(render_overlay(pair.aligned, measured.map, find_legend_top(measured)), quality=80)
 
 
 def _clean(text: str) -> str:

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 from mcp.server.mcpserver import Context, Image, ListRoots, MCPServer, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ListRootsResult, ToolAnnotations
+from pydantic import ValidationError
 
 import beholder
 from beholder.api.async_session import AsyncSession
@@ -61,7 +62,7 @@ def make_server(settings: ServerSettings) -> MCPServer:
         finally:
             await tools.close()
 
-    server = MCPServer(
+    server = _Server(
         "beholder",
         title="Beholder",
         instructions=INSTRUCTIONS,
@@ -84,6 +85,25 @@ def make_server(settings: ServerSettings) -> MCPServer:
         description = inspect.getdoc(tool)
         server.add_tool(tool, title=title, description=description, annotations=hints, structured_output=structured)
     return server
+
+
+class _Server(MCPServer):  # type: ignore[misc]  # the SDK is not in the environment where types are checked
+    """A server that says in a sentence which argument is wrong, and ignores none."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
+        tools = {tool.name: tool.input_schema for tool in await self.list_tools()}
+        known = tools.get(name, {}).get("properties")
+        if known is not None and (unknown := [one for one in arguments if one not in known]):
+            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise ToolError(f"{name} has no argument {printable(unknown[0])[:60]!r}; {takes}.")
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            wrong = [(".".join(map(str, one["loc"])), one) for one in error.__cause__.errors(include_url=False)]
+            said = [f"{at} is missing" if one["type"] == "missing" else f"{at}: {one['msg']}" for at, one in wrong]
+            raise ToolError(printable(f"{name}: {'; '.join(said)}.")) from None
 
 
 def find_roots(context: Context) -> ListRootsResult | ListRoots:
@@ -202,7 +222,8 @@ class _Tools:
             return await asyncio.to_thread(show_result, self._settings.ledger, run, case, limit)
 
     async def look(self, case: str, run: str = "latest") -> list[str | Image]:
-        """Look at the images of a judged case: one small picture, in which they stand side by side.
+        """Look at the images of a judged case: one small picture, in which they stand side by side. Beside an image and
+        what was made of it is where they differ: the brighter, the more.
 
         Args:
             case: The id of a case, as `show` lists them.

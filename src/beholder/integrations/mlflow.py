@@ -12,7 +12,7 @@ from beholder.api.arguments import check_session_alone
 from beholder.api.options import Judges, Options, OptionsLike, RubricLike
 from beholder.api.run import Run
 from beholder.api.session import Session
-from beholder.errors import SetupError
+from beholder.errors import SetupError, UsageError
 from beholder.integrations.file_access import find_output_image
 from beholder.integrations.inputs import choose_output, find_inputs
 from beholder.integrations.trackers import MAX_PICTURED, TrackedRun, collect_run, explain_failure
@@ -107,6 +107,11 @@ def scorer(
     loaded = Options.of(options).load_one_rubric(rubric, criterion)
     check_session_alone(session, judge, ledger, None, budget, samples, options)
     asked = session or Session(judge, ledger=ledger, budget=budget, samples=samples, options=options)
+    if threshold is not None:
+        scales = {one.key: one.scale for one in loaded.criteria}
+        low, high = scales[criterion] if criterion else (0, 1)
+        if not low <= threshold <= high:
+            raise UsageError(f"threshold: the value goes from {low:g} to {high:g}, and {threshold:g} is not in it.")
     called = name or ".".join([loaded.name, *([criterion] if criterion else [])])
 
     def score(inputs: Any = None, outputs: Any = None, expectations: Any = None) -> Feedback:

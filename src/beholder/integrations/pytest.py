@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from beholder.cases.case import Case
     from beholder.errors import JudgeUnavailable
     from beholder.judges.base import Judge
+    from beholder.rubrics.rubric import Rubric
     from beholder.runs.suite import Suite
     from beholder.verdicts.verdict import Verdict
 
@@ -106,7 +107,7 @@ def pytest_runtest_makereport(
         return report
     from beholder.errors import JudgeUnavailable
 
-    if isinstance(error := call.excinfo.value, JudgeUnavailable) and state.unscored == "error":
+    if isinstance(error := call.excinfo.value, JudgeUnavailable) and state.unscored != "fail":
         # A test that could not be judged has neither passed nor failed: like one whose fixture could not be set up, it
         # is an error, for the terminal and in JUnit files.
         report.when = "setup"
@@ -171,7 +172,7 @@ class Beholder:
 
         Raises:
             JudgeUnavailable: There is no score, because of a judge or an image. What becomes of the test then is for
-                `--beholder-unscored` to say.
+                `--beholder-unscored` to say; but an image that cannot be read is never a reason to skip it.
         """
         __tracebackhide__ = True
         setup = self._state.make_setup(self._item)
@@ -192,7 +193,8 @@ class Beholder:
 
         __tracebackhide__ = True
         setup = self._state.make_setup(self._item, case.suite)
-        verdicts = [self._judge(setup, rubric, case.case, {}) for rubric in case.suite.rubrics()]
+        rubrics = case.suite.rubrics()
+        verdicts = [self._judge(setup, rubric, case.case, {}) for rubric in rubrics]
         for verdict in verdicts:
             if verdict.passed is None:
                 instead = "set `threshold` in the suite, or judge the case with beholder(rubric, case.case) and assert "
@@ -201,8 +203,10 @@ class Beholder:
                 raise UsageError(
                     f"{verdict.rubric} has no threshold, so nothing can fail: {instead}what you expect of its score."
                 )
-        if failed := [verdict for verdict in verdicts if not verdict.passed]:
-            lines = [line for verdict in failed for line in (repr(verdict), *_explain(verdict))]
+        if failed := [pair for pair in zip(verdicts, rubrics, strict=True) if not pair[0].passed]:
+            lines = [
+                line for one, rubric in failed for line in (repr(one), *_find_failures(one, rubric), *_explain(one))
+            ]
             raise AssertionError("\n".join(["did not pass", *lines]))
         return verdicts
 
@@ -237,8 +241,11 @@ class Beholder:
         return verdict
 
     def _give_up(self, error: JudgeUnavailable) -> NoReturn:
+        from beholder.verdicts.verdict import Outcome, Verdict
+
         __tracebackhide__ = True
-        if self._state.unscored == "skip" or self._state.offline:
+        is_unreadable = isinstance(error.verdict, Verdict) and error.verdict.outcome is Outcome.UNREADABLE
+        if (self._state.unscored == "skip" or self._state.offline) and not is_unreadable:
             pytest.skip(f"no score: {error}")
         raise error from None
 
@@ -375,22 +382,42 @@ class _Summary:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        told = [one for verdicts in self._verdicts.values() for one in verdicts]
+        # The last of a case in a test: a test that is run again judges it again.
+        told = {
+            (test, one["run"], one["case"], one["rubric"]): one
+            for test, verdicts in self._verdicts.items()
+            for one in verdicts
+        }.values()
         if not told:
             return
         state = _state(session.config)
         unscored = sum(one["score"] is None for one in told)
-        costs = [one["cost_usd"] for one in told]
-        cost = "cost unknown" if None in costs else f"${sum(costs):.4f}"
         lacking = f", {unscored} without a score" if unscored else ""
+        runs = list(dict.fromkeys(one["run"] for one in told))
+        cost = _describe_cost(runs, state.ledger)
         self._lines.append(f"{len(told)} verdict{'s' * (len(told) > 1)}{lacking}, {cost}; ledger {state.ledger}")
         if self._report:
-            runs = list(dict.fromkeys(one["run"] for one in told))
             self._lines += _write_reports(Path(self._report), runs, state.ledger)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         for line in self._lines:
             terminalreporter.write_line(f"beholder: {line}")
+
+
+def _describe_cost(runs: Sequence[str], ledger: str) -> str:
+    """Return what the runs have spent, all attempts together; an answer that the ledger had cost nothing."""
+    from beholder.errors import BeholderError
+    from beholder.ledger.ledger import Ledger
+
+    try:
+        with Ledger.open(ledger, read_only=True) as opened:
+            records = [opened.run(run) for run in runs]
+    except BeholderError:
+        return "cost unknown"
+    spent, unpriced = sum(record.spent_usd or 0 for record in records), sum(record.unpriced for record in records)
+    if unpriced and not spent:
+        return "cost unknown"
+    return f"${spent:.4f}" + (f" + {unpriced} of unknown cost" if unpriced else "")
 
 
 def _write_reports(path: Path, runs: Sequence[str], ledger: str) -> Iterator[str]:
@@ -464,6 +491,14 @@ def _read_suite(suite: Suite) -> _Setup:
     from beholder.integrations.shared import suite_options
 
     return _Setup(None, suite.samples, suite.budget, suite_options(suite), suite)
+
+
+def _find_failures(verdict: Verdict, rubric: Rubric) -> Iterator[str]:
+    """Yield why a verdict has not passed: the threshold, and each gate."""
+    threshold = rubric.scoring.threshold
+    if threshold is not None and verdict.score is not None and verdict.score < threshold:
+        yield f"{_show(verdict.score)} is below the threshold {_show(threshold)}"
+    yield from (f"{flag.at}: {flag.why}" for flag in verdict.flags if flag.flag == "gate")
 
 
 def _explain(verdict: Verdict) -> list[str]:

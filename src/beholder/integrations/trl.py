@@ -74,7 +74,8 @@ def reward(
         for at, completion in enumerate(completions):
             row = {name: column[at] for name, column in listed.items()}
             found = find_inputs(asked.rubric, [row, {name: row[column] for name, column in names.items()}])
-            place = choose_output(asked.rubric, output, found, f"reward({asked.rubric.name!r}, output=…)")
+            hint = f" Which column is which input, columns={{…}} says: here are {', '.join(sorted(listed))}."
+            place = choose_output(asked.rubric, output, found, f"reward({asked.rubric.name!r}, output=…)", hint)
             if place in roles:
                 raise UsageError(f"A completion is a text, and {place!r} of {asked.rubric.name} is an image.")
             rows.append({**found, place: _read_completion(completion)})

@@ -277,7 +277,8 @@ class Conversation:
                 self.flags += (Flag("schema_ignored", why="asked again with the schema in words"),)
                 return
             if self.turns:
-                self.close(Outcome.INVALID, f"still wrong after one repair: {error}")
+                tried = "the schema in words and one repair" if self._retried_in_words else "one repair"
+                self.close(Outcome.INVALID, f"still wrong after {tried}: {error}")
                 return
             self._repair = _repair_message(error)
             self.turns = (Turn(answer.text[:MAX_QUOTED_CHARACTERS], self._repair),)

@@ -106,7 +106,9 @@ def parse_reply(payload: bytes) -> Answer:
     message = as_mapping(choice.get("message"))
     content = message.get("content")
     text = as_text(content) or "".join(as_text(part.get("text")) for part in as_objects(content))
-    refusal = as_text(message.get("refusal")) or "".join(as_text(part.get("refusal")) for part in as_objects(content))
+    moved = as_mapping(message.get("provider_specific_fields")).get("refusal")  # by LiteLLM's proxy
+    refusal = as_text(message.get("refusal")) or as_text(moved)
+    refusal = refusal or "".join(as_text(part.get("refusal")) for part in as_objects(content))
     finish = {"length": Finish.LENGTH, "content_filter": Finish.FILTERED}.get(as_text(choice.get("finish_reason")))
     usage = as_mapping(body.get("usage"))
     cached = as_mapping(usage.get("prompt_tokens_details"))

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -233,12 +233,22 @@ class MemoryAnswerCache:
 
     def __init__(self) -> None:
         self._answers: dict[AnswerKey, StoredAnswer] = {}
+        self._noted: dict[Hashable, None] = {}
 
     def add(self, answers: Iterable[StoredAnswer]) -> None:
         """Add answers; the oldest are dropped once there are `MEMORY_ANSWERS`."""
         self._answers |= {answer.key: answer for answer in answers}
         while len(self._answers) > MEMORY_ANSWERS:
             del self._answers[next(iter(self._answers))]
+
+    def note(self, verdict: Hashable) -> bool:
+        """Note what a verdict is on, and return whether that was noted before. As many are kept as of answers."""
+        if verdict in self._noted:
+            return True
+        self._noted[verdict] = None
+        if len(self._noted) > MEMORY_ANSWERS:
+            del self._noted[next(iter(self._noted))]
+        return False
 
     async def look_up(self, keys: Sequence[AnswerKey]) -> Mapping[AnswerKey, StoredAnswer]:
         """Return the answers to these keys that there are."""

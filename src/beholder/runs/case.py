@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+VerdictNote = tuple[str, str, tuple[AnswerKey, ...]]
+
 
 @dataclass(frozen=True, slots=True)
 class CaseJudge:
@@ -54,6 +56,8 @@ class CaseJudge:
         reserve: By `id` of a judge, what reserves the cost of each call; a judge that is not in it costs nothing.
         on_failure: Called as soon as a judge fails for good (see `judge`), while others may still be answering.
         run_id: For observers; empty without a ledger.
+        note: Notes a verdict by its case, rubric and answers, and returns whether there was the same one before, of
+            which the observers know; without it they are notified of each.
     """
 
     judges: Sequence[Judge]
@@ -69,6 +73,7 @@ class CaseJudge:
     release: Callable[[Sequence[AnswerKey]], None] | None = None
     on_failure: Callable[[Exception], None] | None = None
     run_id: str = ""
+    note: Callable[[VerdictNote], bool] | None = None
 
     async def judge(self, composer: Composer, case: Case) -> Entry:
         """Judge one case by one rubric, and notify the observers.
@@ -139,7 +144,8 @@ class CaseJudge:
                 if self.release is not None:
                     new = {answer.key for answer in entry.answers} if entry is not None else set()
                     self.release([key for key in keys if key not in stored and key not in new])
-            return _announce(entry)
+            is_known = self.note is not None and self.note((case.id, rubric.name, tuple(keys))) and entry.reused
+            return entry if is_known else _announce(entry)
 
     def _ask(self, conversations: Sequence[Conversation]) -> asyncio.Future[list[BaseException | None]]:
         """Ask all judges that have not answered yet, at once. Returns their failures once all have ended."""

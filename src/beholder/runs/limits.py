@@ -267,7 +267,8 @@ class CallBudget:
         try:
             await self.budget.begin_call(amount)
         except OverBudget as error:
-            cheaper = f"; fewer than {limit:,} tokens of answer cost less: --param max_tokens=N" if limit else ""
+            how = "--param max_tokens=N, or params: {max_tokens: N} in options or a suite"
+            cheaper = f"; fewer than {limit:,} tokens of answer cost less: {how}" if limit else ""
             raise OverBudget(f"{error}{cheaper}") from None
         call = ReservedCall(limit)
         try:

@@ -67,8 +67,8 @@ def require_price(entry: JudgeEntry, budget: float | None) -> None:
         install = "" if has_list else "install one with `pip install 'beholder[prices]'`, or "
         raise UsageError(
             f"The price of {entry.judge} is not known, so a budget cannot be kept: {lacking}. Please {install}give its "
-            "price in US dollars per million tokens (--price-input or price=, and --price-output or price=; in a suite "
-            "price: {input: …, output: …})."
+            "price in US dollars per million tokens (--price-input or price=, and --price-output or price=; in options "
+            "or a suite price: {input: …, output: …})."
         )
 
 
