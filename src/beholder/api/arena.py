@@ -201,13 +201,7 @@ def agree_arena(
                     "(--runs or runs=)."
                 )
         votes = rows
-    judged, reference = (
-        given
-        if given is None or isinstance(given, Votes)
-        else vote_files.read_votes(given, group=group, same_model=True)
-        for given in (votes, people)
-    )
-    assert judged is not None
+    judged, reference = _read_both(votes, people, group, same_model=True)
     return agree_with_people(judged, reference, draw_count=draws, seed=seed)
 
 
@@ -253,10 +247,31 @@ def estimate_arena(
         raise UsageError(
             "Name the votes of people (--people or people=), or let people vote on pairs of the run in `beholder view`."
         )
-    judged_votes, reference = (
-        given if isinstance(given, Votes) else vote_files.read_votes(given, group=group) for given in (table, people)
-    )
+    judged_votes, reference = _read_both(table, people, group)
+    assert reference is not None
     return estimate_board(judged_votes, reference, ArenaOptions(draw_count=draws, seed=seed))
+
+
+def _read_both(
+    votes: Votes | VoteSource, people: Votes | VoteSource | None, group: str | None, *, same_model: bool = False
+) -> tuple[Votes, Votes | None]:
+    """Read the votes of judges and those of people; one of the two has the column `group`."""
+    if (
+        isinstance(votes, str | os.PathLike)
+        and isinstance(people, str | os.PathLike)
+        and Path(votes).resolve() == Path(people).resolve()
+    ):
+        raise UsageError(
+            f"{str(people)!r} is named twice, so that its votes would be compared with themselves; `beholder arena "
+            "agree` without --people (people=) compares those who voted among themselves."
+        )
+    if not isinstance(votes, Votes):
+        needed = people is None or (isinstance(people, Votes) and people.group_name != group)
+        votes = vote_files.read_votes(votes, group=group, same_model=same_model, needs_group=needed)
+    if people is None or isinstance(people, Votes):
+        return votes, people
+    needed = votes.group_name != group
+    return votes, vote_files.read_votes(people, group=group, same_model=same_model, needs_group=needed)
 
 
 def _list_run_votes(
