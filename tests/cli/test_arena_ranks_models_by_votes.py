@@ -132,7 +132,8 @@ def test_runs_are_compared_by_their_scores(run: Any, folder: Path) -> None:
         ("arena fit votes.csv --on score", "belong to runs"),
         ("arena fit votes.csv --anchor votes.csv", "with the columns model and rating"),
         ("arena fit votes.csv --group promt", "did you mean 'prompt'?"),
-        ("arena agree votes.csv --people votes.csv", "no column case"),
+        ("arena agree votes.csv", "no column case"),
+        ("arena agree votes.csv --people ./votes.csv", "is named twice, so that its votes would be compared with th"),
     ],
 )
 def test_wrong_use_is_one_sentence(run: Any, command: str, said: str) -> None:

@@ -66,7 +66,7 @@ def derive_votes(
         ledger: The ledger of runs that are given by name; else `BEHOLDER_LEDGER`, else `beholder.db`.
 
     Raises:
-        UsageError: There is no such run or column, or no case has a score of two runs.
+        UsageError: There is no such run or column, a run is itself one of pairs, or no case has a score of two runs.
         LedgerError: The ledger cannot be read. It is never created.
     """
     if isinstance(runs, str | Run):
@@ -74,6 +74,12 @@ def derive_votes(
     loaded = []
     for run in runs:
         with open_run(run, ledger) as (opened, name):
+            record = opened.run(name)
+            if record.is_preference:
+                raise UsageError(
+                    f"The run {record.id} ({record.name}) asks which of two is better: it has votes on pairs, and no "
+                    f"scores to make votes of. `beholder arena show {record.id}` shows its board."
+                )
             loaded.append(load_compared_run(opened, name))
     ids = [run.record.id for run in loaded]
     twice = next((run for run in loaded if ids.count(run.record.id) > 1), None)
