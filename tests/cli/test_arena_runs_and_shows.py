@@ -163,6 +163,7 @@ def test_json_csv_and_anchors_are_those_of_python(run: Any, board: beholder.Aren
         ("arena run suite.yaml --trust-suite --pairs adaptive --batch", "a batch answers within a day"),
         ("arena run suite.yaml --trust-suite --rubric edit-preservation", "output"),
         ("arena run suite.yaml --trust-suite --fail-under 80", '`beholder arena show --fail-unless "candidate >'),
+        ("run suite.yaml --trust-suite", "Single outputs of several models are compared by `beholder arena run`."),
         ("arena show", "There is no ledger"),
     ],
 )

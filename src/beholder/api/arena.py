@@ -324,6 +324,13 @@ def load_anchors(anchor: Anchors) -> dict[str, float]:
     return {str(model): float(rating) for model, rating in found.items()}
 
 
+def _read_rating(path: Path, line: int, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"{str(path)!r}, line {line}: the rating {text[:40]!r} is no number.") from None
+
+
 def _read_anchors(path: Path) -> dict[str, float]:
     wanted = "JSON of `beholder arena fit --json`, or a CSV file with the columns model and rating"
     try:
@@ -336,6 +343,7 @@ def _read_anchors(path: Path) -> dict[str, float]:
     try:
         if text.lstrip().startswith("{"):
             return {str(row["model"]): float(row["rating"]["value"]) for row in json.loads(text)["ratings"]}
-        return {row["model"].strip(): float(row["rating"]) for row in csv.DictReader(text.splitlines())}
+        rows = csv.DictReader(text.splitlines())
+        return {row["model"].strip(): _read_rating(path, rows.line_num, row["rating"]) for row in rows}
     except (KeyError, TypeError, ValueError, AttributeError, csv.Error, RecursionError):
         raise UsageError(f"The anchors {str(path)!r} cannot be read: they are {wanted}.") from None

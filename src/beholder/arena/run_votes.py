@@ -132,7 +132,7 @@ def _estimate_share(above: Floats, below: Floats, groups: Sequence[str], draw_co
     interval is the exact one of Clopper and Pearson.
     """
     kept = np.flatnonzero(below)
-    bootstrap = ClusterBootstrap([groups[at] for at in kept], len(kept), count=draw_count, seed=seed)
+    bootstrap = ClusterBootstrap([groups[int(at)] for at in kept], len(kept), count=draw_count, seed=seed)
     found = bootstrap.estimate(lambda weights: divide_or_nan(weights @ above[kept], weights @ below[kept]))
     count, needed = bootstrap.group_count, min_groups_to_decide()
     if 1 < count < needed:
@@ -242,8 +242,8 @@ class RunVotes:
             flip_rate = _estimate_share(flips, both, groups, draw_count, seed)
         if calls.any():
             first = _estimate_share(shown, calls, groups, draw_count, seed)
-            ends = (None if end is None else end - 0.5 for end in (first.value, first.low, first.high))
-            lean = Interval(*ends, first.why)
+            value, low, high = (None if end is None else end - 0.5 for end in (first.value, first.low, first.high))
+            lean = Interval(value, low, high, first.why)
         models = sorted({model for row in rows for model in row.models})
         counts = {
             model: ModelCounts(
