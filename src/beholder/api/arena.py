@@ -269,7 +269,7 @@ def _read_both(
     ):
         raise UsageError(
             f"{str(people)!r} is named twice, so that its votes would be compared with themselves; `beholder arena "
-            "agree` without --people (people=) compares those who voted among themselves."
+            "agree` without people (--people or people=) compares those who voted among themselves."
         )
     if not isinstance(votes, Votes):
         needed = people is None or (isinstance(people, Votes) and people.group_name != group)
