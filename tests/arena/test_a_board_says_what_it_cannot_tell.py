@@ -90,6 +90,14 @@ def test_ties_do_not_bound_the_rating_of_a_model_that_never_lost(wins: int, ties
     assert board.gate("a > b").status == status
 
 
+def test_a_model_that_never_lost_and_has_a_rating_by_its_ties_is_named() -> None:
+    """The others beat each other in a circle, which says how frequent ties are."""
+    rows = votes("a", "b", 30, 0) + votes("a", "c", 10, 0, 10) + votes("b", "c", 15, 15)
+    said = "a never lost: only ties, and how frequent they are elsewhere, bound the rating."
+    assert said in beholder.fit_arena(rows, draws=100).notes
+    assert said not in beholder.fit_arena([*rows, *votes("b", "a", 1, 0)], draws=100).notes
+
+
 def test_draws_without_a_loss_do_not_widen_intervals_beyond_reason() -> None:
     rows = votes("a", "b", 8, 2, 20)
     board = beholder.fit_arena([row | {"source": f"p{at}"} for at, row in enumerate(rows)], draws=400)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from support.arena import PATTERNS, choose, lot, prefer_red, red_judge, write_arena
 
 import beholder
@@ -42,7 +43,8 @@ def test_every_pair_is_asked_in_both_orders_and_is_one_vote() -> None:
     assert arena.board.group == "source"
     assert arena.gate("aurora > cobalt").status == "passed"
     assert (arena.statistics.flips, arena.statistics.both_orders) == (0, 72)
-    assert arena.statistics.lean.value == 0
+    assert (arena.statistics.lean.value, arena.statistics.lean.low) == (0, None)  # no draw can differ
+    assert arena.statistics.flip_rate.high == pytest.approx(1 - 0.025 ** (1 / 24))
     assert (arena.run.state, arena.run.total) == ("finished", 72)
     shown = beholder.show_arena()
     assert shown.run.id == arena.run.id
@@ -59,6 +61,7 @@ def test_a_judge_that_follows_the_position_makes_flips_and_no_winner() -> None:
     arena = ask(red_judge(lambda brief: choose("A")))
     assert (arena.statistics.flips, arena.statistics.both_orders) == (72, 72)
     assert arena.statistics.flip_rate.value == 1
+    assert arena.statistics.flip_rate.low == pytest.approx(0.025 ** (1 / 24))
     assert arena.statistics.lean.value == pytest.approx(0.5)
     assert {(row.wins, row.ties, row.votes) for row in arena.board.ratings} == {(0, 48, 48)}
     assert {counts.flips for counts in arena.statistics.models.values()} == {48}
@@ -266,6 +269,7 @@ def test_a_board_of_some_pairs_says_that_it_is_a_sample() -> None:
     some = ask(pairs=12).statistics
     assert (some.pairs, some.of, some.left_out) == (12, 72, 0)
     assert "This board is of a sample: 12 of 72 pairs." in some.sentences()
+    assert ask(pairs=3).statistics.flip_rate.why == "no interval: 3 groups cannot tell; it takes 6"
     adaptive = ask(pairs="adaptive", until_width=600).statistics
     assert f"This board is of a sample: {adaptive.pairs} of 72 pairs." in adaptive.sentences()
     every = ask().statistics
@@ -282,11 +286,35 @@ def test_the_advantage_of_the_first_position_is_fitted_to_single_answers(tmp_pat
     assert fitted.board.position is not None
     assert (fitted.board.position.low or 0) > 20
     assert [row.model for row in fitted.board.ratings] == ["aurora", "basalt", "cobalt"]
+    assert "Each of 144 answers is a vote here, in place of 72 verdicts" in fitted.board.notes[0]
+    assert not any("Each of" in note for note in plain.board.notes)
     (tmp_path / "votes.csv").write_text(fitted.votes.to_csv())
     again = beholder.fit_arena(tmp_path / "votes.csv", position=True)
     assert again.position == fitted.board.position
     orders = [[row["order"] for row in csv.DictReader(arena.votes.to_csv().splitlines())] for arena in (plain, fitted)]
     assert [set(found) for found in orders] == [{""}, {"ab"}]  # a verdict over both orders has no position
+
+
+@pytest.mark.usefixtures("folder")
+def test_flips_and_other_changes_with_the_order_add_up_to_those_of_agree() -> None:
+    ask(
+        red_judge(
+            lambda brief: choose("A") if lot(brief) < 0.3 else choose("tie") if lot(brief) < 0.6 else prefer_red(brief)
+        )
+    )
+    found = beholder.show_arena().statistics
+    assert found.flips > 3
+    assert found.other_changes > 3
+    few = structs.replace(found, calls=3, votes=303).sentences()  # people's votes from a file have no order
+    assert any("That rests on 3 of 303 votes; of the others the order is not known." in sentence for sentence in few)
+    votes = beholder.show_arena().votes.to_csv().splitlines()
+    people = [row | {"winner": "tie"} for row in csv.DictReader(votes)]
+    changed = f"In {found.flips + found.other_changes} of 72 pairs that a judge saw in both orders, its vote changed"
+    note = next(
+        note for note in beholder.agree_arena("latest", people=people, draws=100).notes if "both orders" in note
+    )
+    assert note.startswith(changed)
+    assert f"in {found.flips} of them from one output to the other (a flip)" in note
 
 
 @pytest.mark.usefixtures("folder")

@@ -3,6 +3,8 @@ and which side it leans to."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import krippendorff
 import numpy as np
 import pytest
@@ -63,6 +65,24 @@ def test_people_among_themselves_are_the_ceiling() -> None:
     assert (alone.judges, alone.people) == ((), found.people)
 
 
+def test_the_groups_of_one_side_are_those_of_both() -> None:
+    """The judge is right on all pairs of a prompt or on none: drawn by themselves they would look like more."""
+    people = table(["model_a"] * 100)
+    judged = table([("model_a", "tie")[at // 5 % 2] for at in range(100)], judge="j")
+    grouped, grouped_too = (
+        [row | {"prompt": f"p{at // 5}"} for at, row in enumerate(rows)] for rows in (people, judged)
+    )
+    both = beholder.agree_arena(grouped_too, people=grouped, draws=200).judges[0].accuracy
+    for rows, voted, group in ((judged, grouped, None), (grouped_too, people, None), (judged, grouped, "prompt")):
+        found = beholder.agree_arena(rows, people=voted, group=group, draws=200)
+        assert found.judges[0].accuracy == both
+        assert "200 draws of 20 groups" in found.interval_note
+    alone = beholder.agree_arena(judged, people=people, draws=200).judges[0].accuracy
+    assert (both.high or 0) - (both.low or 0) > 1.8 * ((alone.high or 0) - (alone.low or 0))
+    with pytest.raises(UsageError, match="no column 'photo' to group votes by"):
+        beholder.agree_arena(judged, people=grouped, group="photo")
+
+
 def test_a_lean_is_told_from_the_split_of_people() -> None:
     people = ["model_a", "model_b"] * 50
     leaning = beholder.agree_arena(table(["model_a"] * 100), people=table(people), draws=200).judges[0]
@@ -111,8 +131,12 @@ def test_a_judge_without_an_answer_is_listed_and_never_a_tie() -> None:
     assert "<table>" in found._repr_html_()
 
 
-def test_wrong_use_is_one_sentence() -> None:
+def test_wrong_use_is_one_sentence(tmp_path: Path) -> None:
     rows = table(["model_a", "tie"])
+    twice = tmp_path / "votes.csv"
+    twice.write_text("case,winner\n1,tie\n1,tie\n", "utf-8")
+    with pytest.raises(UsageError, match="is named twice"):
+        beholder.agree_arena(twice, people=str(twice))
     with pytest.raises(UsageError, match="have no column case"):
         beholder.agree_arena([{"winner": "tie"}], people=rows)
     with pytest.raises(UsageError, match="No pair has a vote of a judge and one of people"):

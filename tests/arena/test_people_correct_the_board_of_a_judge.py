@@ -96,6 +96,16 @@ def test_the_order_of_rows_and_of_candidates_does_not_matter() -> None:
         assert one.board[model].rating.value == pytest.approx(other.board[model].rating.value)
 
 
+def test_groups_that_only_people_name_are_used() -> None:
+    judged, people = simulate(4, photos=40, voted=40)
+    both = beholder.estimate_arena(judged, people=people, draws=200)
+    alone = [{name: text for name, text in row.items() if name != "source"} for row in judged]
+    found = beholder.estimate_arena(alone, people=people, draws=200)
+    assert (found.board, found.judge, found.notes) == (both.board, both.judge, both.notes)
+    some = beholder.estimate_arena(alone, people=people[:-60], draws=200)
+    assert any("The judge's votes do not say the source" in note for note in some.notes)
+
+
 def test_pairs_that_were_not_drawn_at_random_are_said() -> None:
     judged, _ = simulate(5)
     best = [row for row in judged if "aurora" not in (row["model_a"], row["model_b"]) or row["winner"] == "model_a"]

@@ -11,6 +11,7 @@ import polars
 import pytest
 
 import beholder
+from beholder.arena.votes import DERIVED_JUDGE
 from beholder.errors import UsageError
 
 GOOD = "model_a,model_b,winner\na,b,model_a\nb,a,tie\na,b,both_bad\na,b,model_b\n"
@@ -81,6 +82,44 @@ def test_contradictory_votes_of_one_judge_are_refused(tmp_path: Path) -> None:
         UsageError, match=r"line 4: 'j' voted on 'a' and 'b' of 'c' before \(line 2\).*: model_a and th"
     ):
         beholder.read_votes(path)
+
+
+def test_votes_of_nobody_on_one_pair_all_count_and_are_said() -> None:
+    """Without a judge they may be of several people, or one file twice."""
+    rows = [{"case": "1", "model_a": "a", "model_b": "b", "winner": word} for word in ("model_a", "model_b", "model_b")]
+    votes = beholder.read_votes(rows)
+    assert len(votes) == 3
+    assert votes.notes == (
+        "2 votes are on a pair that was voted on before, and no column judge says by whom: each counts. 1 of them "
+        "contradicts the vote before.",
+    )
+    assert beholder.read_votes([row | {"judge": f"j{at}"} for at, row in enumerate(rows)]).notes == ()
+
+
+def test_derived_votes_stay_derived_in_their_file(tmp_path: Path) -> None:
+    rows = [{"model_a": a, "model_b": b, "winner": "model_a", "judge": DERIVED_JUDGE} for a, b in ("ab", "ba")]
+    path = write(tmp_path, beholder.read_votes(rows).to_csv())
+    board = beholder.fit_arena(path, draws=100)
+    assert board.derived
+    assert any("derived from scores: nobody compared two outputs" in note for note in board.notes)
+    with pytest.raises(UsageError, match="have no position"):
+        beholder.fit_arena(path, position=True, draws=100)
+    mixed = beholder.read_votes([rows[0], rows[1] | {"judge": "j"}])
+    assert not mixed.derived
+    assert mixed.notes == ("1 of 2 votes are derived from scores: nobody compared the two outputs.",)
+
+
+def test_a_change_with_the_order_is_told_from_a_flip() -> None:
+    words = {"c": ("model_a", "model_a"), "d": ("model_a", "tie"), "e": ("model_a", "model_b")}  # a flip, a lean, none
+    rows = [
+        {"case": case, "judge": "j", "model_a": models[0], "model_b": models[1], "winner": word}
+        for case, both in words.items()
+        for models, word in zip(("ab", "ba"), both, strict=True)
+    ]
+    assert beholder.read_votes(rows).notes == (
+        "In 2 of 3 pairs that a judge saw in both orders, its vote changed with the order, in 1 of them from one "
+        "output to the other (a flip).",
+    )
 
 
 def test_a_repeated_vote_counts_once_and_a_flip_is_counted(tmp_path: Path) -> None:

@@ -123,7 +123,6 @@ def test_runs_are_compared_by_their_scores(run: Any, folder: Path) -> None:
         beholder.derive_votes(["whole", "lower"], on="beauty")
 
 
-@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("command", "said"),
     [
@@ -132,10 +131,13 @@ def test_runs_are_compared_by_their_scores(run: Any, folder: Path) -> None:
         ("arena fit votes.csv --on score", "belong to runs"),
         ("arena fit votes.csv --anchor votes.csv", "with the columns model and rating"),
         ("arena fit votes.csv --group promt", "did you mean 'prompt'?"),
-        ("arena agree votes.csv --people votes.csv", "no column case"),
+        ("arena fit votes.csv --anchor wrong.csv", "'wrong.csv', line 3: the rating 'abc' is no number."),
+        ("arena agree votes.csv", "no column case"),
+        ("arena agree votes.csv --people ./votes.csv", "is named twice, so that its votes would be compared with th"),
     ],
 )
-def test_wrong_use_is_one_sentence(run: Any, command: str, said: str) -> None:
+def test_wrong_use_is_one_sentence(run: Any, folder: Path, command: str, said: str) -> None:
+    (folder / "wrong.csv").write_text("model,rating\nold,1000\nnew,abc\n", "utf-8")
     done = run(command)
     assert (done.code, done.out) == (2, "")
     assert said in done.err

@@ -144,6 +144,10 @@ def test_json_csv_and_anchors_are_those_of_python(run: Any, board: beholder.Aren
         assert anchored.code == 2
         assert "All models of the votes are anchored" in anchored.err
     assert run("arena fit votes.csv --json").code == 0
+    for on in ("", "--on score"):
+        of_pairs = run(f"arena fit --runs made made {on}")
+        assert (of_pairs.code, of_pairs.out) == (2, "")
+        assert "it has votes on pairs, and no scores to make votes of" in of_pairs.err
     refused = run("arena show made --csv beholder.db")
     assert refused.code == 2
     assert "is the ledger itself" in refused.err
@@ -158,6 +162,8 @@ def test_json_csv_and_anchors_are_those_of_python(run: Any, board: beholder.Aren
         ("arena run suite.yaml --trust-suite --until-width 20", "--until-width belongs to adaptive pairs"),
         ("arena run suite.yaml --trust-suite --pairs adaptive --batch", "a batch answers within a day"),
         ("arena run suite.yaml --trust-suite --rubric edit-preservation", "output"),
+        ("arena run suite.yaml --trust-suite --fail-under 80", '`beholder arena show --fail-unless "candidate >'),
+        ("run suite.yaml --trust-suite", "Single outputs of several models are compared by `beholder arena run`."),
         ("arena show", "There is no ledger"),
     ],
 )

@@ -54,12 +54,27 @@ def test_flips_and_two_bad_ones_are_one_click_away(report: Path, opened: Opened)
 
 
 def test_the_two_candidates_are_compared_first(report: Path, opened: Opened) -> None:
-    page = opened(report)
+    page = opened(report, "#q=photo-00001/aurora-cobalt")
+    page.wait_for_selector("[data-count]:has-text('1 of')")
     page.locator(".card a").first.click()
     page.wait_for_selector("dialog.case[open] .cv")
-    assert page.locator(".cv-tag").all_inner_texts()[:1] == ["First"]
+    assert page.locator(".cv-tag").all_inner_texts()[:1] == ["First: aurora"]
     shown = page.locator(".cv-pickers select").evaluate_all("found => found.map((one) => one.selectedOptions[0].text)")
-    assert shown == ["First", "Second"]
+    assert shown == ["First: aurora", "Second: cobalt"]
+    assert page.locator(".sides figcaption").all_inner_texts() == ["Input", "aurora ✓ better", "cobalt"]
+
+
+def test_a_card_has_the_input_and_both_candidates_and_says_who_won(report: Path, opened: Opened) -> None:
+    page = opened(report, "#q=photo-00001/aurora-cobalt")
+    page.wait_for_selector("[data-count]:has-text('1 of')")
+    card = page.locator(".card")
+    assert card.locator("figcaption").all_text_contents() == ["Input", "aurora ✓", "cobalt"]
+    assert card.locator(".score").text_content() == "aurora is better"
+    assert len(set(card.locator("img").evaluate_all("found => found.map((one) => one.dataset.picture)"))) == 3
+    assert page.locator('[data-key="sort"]').input_value() == "run"  # no end of the list is the worse one
+    page.goto(f"{report.as_uri()}#group.winner=both_bad")
+    page.wait_for_selector("[data-count]:has-text('1 of')")
+    assert card.locator(".score").text_content() == "both bad"
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -73,4 +88,8 @@ def test_it_is_legible(
 ) -> None:
     page = opened(report, viewport={"width": size[0], "height": size[1]}, color_scheme=theme)
     assert violations(page) == []
+    page.evaluate(  # as with ten models: what only a reader hears must not lie beyond the edge
+        "document.querySelectorAll('.matrix tr').forEach((row) => {"
+        " for (const _ of Array(8)) row.append(row.lastElementChild.previousElementSibling.cloneNode(true)); })"
+    )
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -66,7 +66,7 @@ def derive_votes(
         ledger: The ledger of runs that are given by name; else `BEHOLDER_LEDGER`, else `beholder.db`.
 
     Raises:
-        UsageError: There is no such run or column, or no case has a score of two runs.
+        UsageError: There is no such run or column, a run is itself one of pairs, or no case has a score of two runs.
         LedgerError: The ledger cannot be read. It is never created.
     """
     if isinstance(runs, str | Run):
@@ -74,6 +74,12 @@ def derive_votes(
     loaded = []
     for run in runs:
         with open_run(run, ledger) as (opened, name):
+            record = opened.run(name)
+            if record.is_preference:
+                raise UsageError(
+                    f"The run {record.id} ({record.name}) asks which of two is better: it has votes on pairs, and no "
+                    f"scores to make votes of. `beholder arena show {record.id}` shows its board."
+                )
             loaded.append(load_compared_run(opened, name))
     ids = [run.record.id for run in loaded]
     twice = next((run for run in loaded if ids.count(run.record.id) > 1), None)
@@ -201,13 +207,7 @@ def agree_arena(
                     "(--runs or runs=)."
                 )
         votes = rows
-    judged, reference = (
-        given
-        if given is None or isinstance(given, Votes)
-        else vote_files.read_votes(given, group=group, same_model=True)
-        for given in (votes, people)
-    )
-    assert judged is not None
+    judged, reference = _read_both(votes, people, group, same_model=True)
     return agree_with_people(judged, reference, draw_count=draws, seed=seed)
 
 
@@ -253,10 +253,31 @@ def estimate_arena(
         raise UsageError(
             "Name the votes of people (--people or people=), or let people vote on pairs of the run in `beholder view`."
         )
-    judged_votes, reference = (
-        given if isinstance(given, Votes) else vote_files.read_votes(given, group=group) for given in (table, people)
-    )
+    judged_votes, reference = _read_both(table, people, group)
+    assert reference is not None
     return estimate_board(judged_votes, reference, ArenaOptions(draw_count=draws, seed=seed))
+
+
+def _read_both(
+    votes: Votes | VoteSource, people: Votes | VoteSource | None, group: str | None, *, same_model: bool = False
+) -> tuple[Votes, Votes | None]:
+    """Read the votes of judges and those of people; one of the two has the column `group`."""
+    if (
+        isinstance(votes, str | os.PathLike)
+        and isinstance(people, str | os.PathLike)
+        and Path(votes).resolve() == Path(people).resolve()
+    ):
+        raise UsageError(
+            f"{str(people)!r} is named twice, so that its votes would be compared with themselves; `beholder arena "
+            "agree` without people (--people or people=) compares those who voted among themselves."
+        )
+    if not isinstance(votes, Votes):
+        needed = people is None or (isinstance(people, Votes) and people.group_name != group)
+        votes = vote_files.read_votes(votes, group=group, same_model=same_model, needs_group=needed)
+    if people is None or isinstance(people, Votes):
+        return votes, people
+    needed = votes.group_name != group
+    return votes, vote_files.read_votes(people, group=group, same_model=same_model, needs_group=needed)
 
 
 def _list_run_votes(
@@ -303,6 +324,13 @@ def load_anchors(anchor: Anchors) -> dict[str, float]:
     return {str(model): float(rating) for model, rating in found.items()}
 
 
+def _read_rating(path: Path, line: int, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"{str(path)!r}, line {line}: the rating {text[:40]!r} is no number.") from None
+
+
 def _read_anchors(path: Path) -> dict[str, float]:
     wanted = "JSON of `beholder arena fit --json`, or a CSV file with the columns model and rating"
     try:
@@ -315,6 +343,7 @@ def _read_anchors(path: Path) -> dict[str, float]:
     try:
         if text.lstrip().startswith("{"):
             return {str(row["model"]): float(row["rating"]["value"]) for row in json.loads(text)["ratings"]}
-        return {row["model"].strip(): float(row["rating"]) for row in csv.DictReader(text.splitlines())}
+        rows = csv.DictReader(text.splitlines())
+        return {row["model"].strip(): _read_rating(path, rows.line_num, row["rating"]) for row in rows}
     except (KeyError, TypeError, ValueError, AttributeError, csv.Error, RecursionError):
         raise UsageError(f"The anchors {str(path)!r} cannot be read: they are {wanted}.") from None

@@ -229,6 +229,12 @@ def make_arena_suite(
             "Adaptive pairs depend on the answers to the ones before, and a batch answers within a day; ask all pairs "
             "or a number of them by batch."
         )
+    if suite.fail_under:
+        raise UsageError(
+            f"{hooks.name_argument('fail_under')} is a least mean of scores, and the mean of an arena is how often the "
+            "candidate won that was put first, which says nothing of a model. Gate the board: `beholder arena show "
+            '--fail-unless "candidate > baseline"`, or gate("candidate > baseline") in Python.'
+        )
     if suite.engine == "ray":
         raise UsageError("An arena makes its pairs here, and is run by the engine local, not by ray.")
     if chosen != ADAPTIVE and until_width != DEFAULT_WIDTH:

@@ -7,7 +7,7 @@ vote of theirs. How often two people agree is the ceiling for the latter. Interv
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ from beholder.statistics.bootstrap import (
     to_json_values,
     undefined_estimate,
 )
-from beholder.statistics.data import Bools, Floats, Ints
+from beholder.statistics.data import SOURCE_GROUP, Bools, Floats, Ints
 
 _CLASSES = len(VoteOutcome)
 _FIRST_SCORE = np.array([1.0, 0.0, 0.5, 0.5])  # what a vote is worth for the output that was shown first
@@ -144,6 +144,8 @@ def agree_with_people(
     Raises:
         UsageError: Votes do not name their case, no pair has a vote of both sides, or no two people voted on one pair.
     """
+    if people is not None:
+        votes, people = share_groups(votes, people)
     counted = _count_people(votes if people is None else people)
     bootstrap = ClusterBootstrap(counted.groups, len(counted.groups), count=draw_count, seed=seed)
     among = _agree_among(counted, draw_count, seed)
@@ -173,7 +175,11 @@ def agree_with_people(
             f"{_show_example(votes)} here and {_show_example(people)} there."
         )
     if unmatched:
-        notes.append(f"{unmatched:,} votes of judges are on pairs that nobody else voted on, and do not count.")
+        notes.append(
+            f"{unmatched:,} votes of judges are on pairs that nobody else voted on, and do not count."
+            if unmatched > 1
+            else "1 vote of a judge is on a pair that nobody else voted on, and does not count."
+        )
     return ArenaAgreement(tuple(judges), among, tuple(notes), bootstrap.describe())
 
 
@@ -188,6 +194,33 @@ def pair_key(votes: Votes, case: Labels, row: int) -> tuple[PairKey, bool]:
     one, other = votes.models[votes.first[row]], votes.models[votes.second[row]]
     name = case.names[case.codes[row]]
     return ((name, other, one), True) if other < one else ((name, one, other), False)
+
+
+def share_groups(votes: Votes, people: Votes) -> tuple[Votes, Votes]:
+    """Return both tables with the groups of that which says more about them, matched by case.
+
+    Intervals of what is computed from both draw the same groups, which one file may name alone.
+    """
+    if _group_rank(votes) < _group_rank(people):
+        return votes, _take_groups(people, votes)
+    if _group_rank(people) < _group_rank(votes):
+        return _take_groups(votes, people), people
+    return votes, people
+
+
+def _group_rank(votes: Votes) -> int:
+    """Return how much groups say, 0 the most: a column that was asked for, then a source, a prompt, the case alone."""
+    return {SOURCE_GROUP: 1, "prompt": 2, "case": 3, "id": 3, "": 3}.get(votes.group_name, 0)
+
+
+def _take_groups(votes: Votes, other: Votes) -> Votes:
+    """Return votes with the groups that another table has of their cases; a case it does not have is its own group."""
+    case, other_case = need_cases(votes), need_cases(other)
+    known = {other_case.names[other_case.codes[row]]: _group_name(other, row) for row in range(len(other))}
+    names = [known.get(name, f"\0{name}") for name in case.names]
+    number_of = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    codes = np.array([number_of[name] for name in names], np.int32)[case.codes]
+    return replace(votes, group=Labels(codes, tuple(number_of)), group_name=other.group_name)
 
 
 def _show_example(votes: Votes) -> str:

@@ -21,7 +21,7 @@ from statistics import NormalDist
 import msgspec
 import numpy as np
 
-from beholder.arena.agreement import ArenaAgreement, agree_with_people, need_cases, pair_key
+from beholder.arena.agreement import ArenaAgreement, agree_with_people, need_cases, pair_key, share_groups
 from beholder.arena.davidson import POINTS
 from beholder.arena.fit import ArenaOptions, BoardBuilder, BoardFits
 from beholder.arena.leaderboard import Leaderboard
@@ -92,6 +92,8 @@ def estimate_board(votes: Votes, people: Votes, options: ArenaOptions) -> ArenaE
     names = () if votes.judge is None else votes.judge.names
     if len(names) > 1:
         raise UsageError(f"One judge is set beside people, and these votes are of {len(names)}: {join_names(names)}.")
+    own_groups = votes.group_name
+    votes, people = share_groups(votes, people)
     case, people_case = need_cases(votes), need_cases(people)
     keys = [pair_key(votes, case, row)[0] for row in range(len(votes))]
     people_keys = [pair_key(people, people_case, row)[0] for row in range(len(people))]
@@ -122,6 +124,12 @@ def estimate_board(votes: Votes, people: Votes, options: ArenaOptions) -> ArenaE
         for at, name in enumerate(models)
     }
     board = boards[0].make_board(corrected)
+    notes = _describe(votes, people, len(kept), models, fits, weight)
+    if votes.group_name != own_groups and len(shared) < len(inside):
+        notes.append(
+            f"The judge's votes do not say the {votes.group_name}: those on cases that people did not vote on are "
+            "taken as independent."
+        )
     return ArenaEstimate(
         board=board,
         people=boards[0].make_board(fits[0]),
@@ -131,7 +139,7 @@ def estimate_board(votes: Votes, people: Votes, options: ArenaOptions) -> ArenaE
         pairs=len(inside),
         shared=len(shared),
         agreement=agreement,
-        notes=tuple(_describe(votes, people, len(kept), models, fits, weight)),
+        notes=tuple(notes),
     )
 
 
@@ -171,9 +179,12 @@ def _describe(
         f"{weight:.2f}. That holds if the pairs that people voted on were drawn at random."
     ]
     if kept < len(people):
-        lost = len(people) - kept
-        votes_are = "1 vote of people is on a pair" if lost == 1 else f"{lost:,} votes of people are on pairs"
-        notes.append(f"{votes_are} that the judge has no vote on, and {'does' if lost == 1 else 'do'} not count.")
+        lone = len(people) - kept
+        notes.append(
+            f"{lone:,} votes of people are on pairs that the judge has no vote on, and do not count."
+            if lone > 1
+            else "1 vote of people is on a pair that the judge has no vote on, and does not count."
+        )
     unknown = [name for name in votes.models if name not in models]
     if unknown:
         notes.append(f"People have no vote on {join_names(unknown)}: not on this board.")

@@ -365,6 +365,7 @@ class BoardBuilder:
             yield f"The votes do not connect all models ({listed}): ratings of different sets cannot be compared."
         one_way = [self._explain_one_way(self.mutual[at]) for at in range(self.size) if not self.design.is_fixed[at]]
         yield from dict.fromkeys(sentence for sentence in one_way if sentence)
+        yield from self._describe_ties_only(tally)
         if not self.counts[0, :, :TIE].any():
             yield "No vote has a winner, so that all models are equal."
         if self.position_problem:
@@ -392,6 +393,17 @@ class BoardBuilder:
             yield f"Anchors without votes are left out: {join_names(gone)}."
         if 1 < self.group_count < RELIABLE_GROUPS:
             yield f"With {self.group_count} groups intervals are too narrow; {RELIABLE_GROUPS} would do."
+
+    def _describe_ties_only(self, tally: _Tallies) -> Iterator[str]:
+        """Name the models that never lost, or never won, and have a rating only as the frequency of ties is known."""
+        bound = [
+            at for at in range(self.size) if not self.design.is_fixed[at] and not self._explain_one_way(self.mutual[at])
+        ]
+        for counted, word in ((tally.losses, "lost"), (tally.wins, "won")):
+            names = [self.names[at] for at in bound if not counted[0, at] and tally.wins[0, at] + tally.losses[0, at]]
+            if names:
+                bound_by = "only ties, and how frequent they are elsewhere, bound the rating"
+                yield f"{join_names(names)} never {word}: {bound_by}."
 
     def _connect_models(self) -> Bools:
         """Return which models are connected by votes, whoever won them."""

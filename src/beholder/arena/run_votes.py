@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -19,8 +20,15 @@ from beholder.arena.votes import VoteOutcome, Votes
 from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import StoredVerdict
-from beholder.statistics.bootstrap import ClusterBootstrap, Interval, divide_or_nan, undefined_estimate
+from beholder.statistics.bootstrap import (
+    CONFIDENCE_LEVEL,
+    ClusterBootstrap,
+    Interval,
+    divide_or_nan,
+    undefined_estimate,
+)
 from beholder.statistics.data import SOURCE_GROUP, Floats
+from beholder.statistics.significance import min_groups_to_decide
 from beholder.verdicts.verdict import Outcome
 
 ARENA_KEY = "arena"  # in the suite that is stored with a run: how its pairs were chosen
@@ -51,6 +59,7 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
         calls: Answers that were given, in all orders and by all judges.
         both_orders: Pairs that at least one judge answered in both orders.
         flips: Those in which one named a candidate in one order and the other in the other.
+        other_changes: Those in which an answer changed with the order without a flip, as from a candidate to a tie.
         flip_rate: The share of these.
         lean: Share of answers for the output that was shown first, less one half; a tie counts half.
         models: What a board does not say of each model.
@@ -66,6 +75,7 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
     calls: int
     both_orders: int
     flips: int
+    other_changes: int
     flip_rate: Interval
     lean: Interval
     models: Mapping[str, ModelCounts]
@@ -86,11 +96,21 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
             )
         if self.both_orders:
             rate = _show(self.flip_rate, 100, "%")
-            found.append(
-                f"In {self.flips:,} of {self.both_orders:,} pairs asked in both orders the answer flipped: {rate}."
+            also = (
+                f" In {self.other_changes:,} others it changed without a flip, as from a winner to a tie."
+                if self.other_changes
+                else ""
             )
+            pairs = f"{self.flips:,} of {self.both_orders:,} pairs asked in both orders"
+            found.append(f"In {pairs} the answer flipped: {rate}.{also}")
         if self.lean.value is not None:
-            found.append(f"Answers for what was shown first, less one half: {_show(self.lean, 100, '%', signed=True)}.")
+            few = (
+                f" That rests on {self.calls:,} of {self.votes:,} votes; of the others the order is not known."
+                if self.calls < self.votes
+                else ""
+            )
+            lean = _show(self.lean, 100, "%", signed=True)
+            found.append(f"Answers for what was shown first, less one half: {lean}.{few}")
         if self.chosen.get("why"):
             found.append(f"Pairs were chosen adaptively. {self.chosen['why']}")
         return found
@@ -103,6 +123,28 @@ def _show(interval: Interval, factor: float, unit: str, *, signed: bool = False)
         return f"{value} {unit}"
     low, high = (format(end * factor, form).replace("-", "−") for end in (interval.low, interval.high))
     return f"{value} {unit} ({low} to {high})"
+
+
+def _estimate_share(above: Floats, below: Floats, groups: Sequence[str], draw_count: int, seed: int) -> Interval:
+    """Return a share over the pairs that count in it; its interval is a bootstrap over their groups.
+
+    Where it is 0 or 1 in all of them, no draw can differ: then each group is one trial that came out so, and the
+    interval is the exact one of Clopper and Pearson.
+    """
+    kept = np.flatnonzero(below)
+    bootstrap = ClusterBootstrap([groups[int(at)] for at in kept], len(kept), count=draw_count, seed=seed)
+    found = bootstrap.estimate(lambda weights: divide_or_nan(weights @ above[kept], weights @ below[kept]))
+    count, needed = bootstrap.group_count, min_groups_to_decide()
+    if 1 < count < needed:
+        return Interval(found.value, why=f"no interval: {count} groups cannot tell; it takes {needed}")
+    if found.low is None or found.low != found.high:
+        return found
+    end = ((1 - CONFIDENCE_LEVEL) / 2) ** (1 / count)
+    if found.value == 0:
+        return Interval(0.0, 0.0, 1 - end)
+    if found.value == 1:
+        return Interval(1.0, end, 1.0)
+    return Interval(found.value, why="no interval: it is the same in all groups")
 
 
 class RunVotes:
@@ -170,8 +212,18 @@ class RunVotes:
         if group is not None and not any(row.groups.get(group) for row in rows):
             known = ", ".join(sorted({key for row in rows for key in row.groups})) or "none"
             raise UsageError(f"No case of the run {self.record.id} has the group {group!r}; there are: {known}.")
-        counted = [vote for row in self._rows for vote in row.split()] if each_answer else self._rows
-        return make_votes(counted, name if any(row.groups.get(name) for row in rows) else "")
+        known = name if any(row.groups.get(name) for row in rows) else ""
+        if not each_answer:
+            return make_votes(self._rows, known)
+        answers = [vote for row in self._rows for vote in row.split()]
+        if len(answers) == len(rows):
+            return make_votes(answers, known)
+        note = (
+            f"Each of {len(answers):,} answers is a vote here, in place of {len(rows):,} verdicts over both orders or "
+            "several jurors: ratings lie on a scale of their own, and cannot be compared with those of a board without "
+            "the position."
+        )
+        return replace(make_votes(answers, known), notes=(note,))
 
     def _count_failed(self) -> dict[str, int]:
         return dict(Counter(str(row.outcome) for row in self._rows if row.winner is None).most_common())
@@ -184,17 +236,14 @@ class RunVotes:
         calls = np.array([row.calls for row in rows], np.float64)
         both = np.array([row.both_orders for row in rows], np.float64)
         flips = np.array([row.flipped for row in rows], np.float64)
-
-        def statistics(weights: Floats) -> Mapping[str, Floats]:
-            return {
-                "flip_rate": divide_or_nan(weights @ flips, weights @ both),
-                "lean": divide_or_nan(weights @ shown, weights @ calls) - 0.5,
-            }
-
-        estimates: Mapping[str, Interval] = {}
+        flip_rate = undefined_estimate("no pair was asked in both orders")
+        lean = undefined_estimate("there is no answer")
+        if both.any():
+            flip_rate = _estimate_share(flips, both, groups, draw_count, seed)
         if calls.any():
-            estimates = ClusterBootstrap(groups, len(groups), count=draw_count, seed=seed).estimates(statistics)
-        none = undefined_estimate("no pair was asked in both orders")
+            first = _estimate_share(shown, calls, groups, draw_count, seed)
+            value, low, high = (None if end is None else end - 0.5 for end in (first.value, first.low, first.high))
+            lean = Interval(value, low, high, first.why)
         models = sorted({model for row in rows for model in row.models})
         counts = {
             model: ModelCounts(
@@ -215,8 +264,9 @@ class RunVotes:
             calls=int(calls.sum()),
             both_orders=int(both.sum()),
             flips=int(flips.sum()),
-            flip_rate=estimates.get("flip_rate", none) if both.any() else none,
-            lean=estimates.get("lean", undefined_estimate("there is no answer")),
+            other_changes=sum(row.leaned for row in rows),
+            flip_rate=flip_rate,
+            lean=lean,
             models=counts,
             chosen=chosen,
         )

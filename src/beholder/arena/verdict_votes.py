@@ -90,6 +90,14 @@ class PairRow(msgspec.Struct, frozen=True):
             ),
         )
 
+    @property
+    def leaned(self) -> bool:
+        """Whether an answer changed with the order, and none flipped."""
+        said = {(judge, swapped): choice for judge, choice, swapped in self.answers}
+        return not self.flipped and any(
+            said.get((judge, not swapped), choice) != choice for judge, choice, swapped in self.answers
+        )
+
     def split(self) -> list[PairRow]:
         """Return each answer behind the verdict as a vote by itself."""
         return [

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from beholder.errors import UsageError
 from beholder.images.image import regular_file
 from beholder.statistics.bootstrap import EQUALITY_TOLERANCE
-from beholder.statistics.data import MAX_LISTED_PROBLEMS, SOURCE_GROUP, Floats, Ints
+from beholder.statistics.data import MAX_LISTED_PROBLEMS, SOURCE_GROUP, Bools, Floats, Ints
 
 Codes: TypeAlias = npt.NDArray[np.int32]
 VoteSource: TypeAlias = str | os.PathLike[str] | Iterable[object]
@@ -34,6 +34,7 @@ VoteSource: TypeAlias = str | os.PathLike[str] | Iterable[object]
 GROUP_COLUMNS = (SOURCE_GROUP, "prompt", "case", "id")  # the first that the votes have says what belongs together
 WINNERS = ("model_a", "model_b", "tie", "both_bad")
 DERIVED_JUDGE = "derived from scores"
+_DERIVED_NOTE = "The votes are derived from scores: nobody compared two outputs. Equal scores are ties."
 
 _ALIASES = {"tie (bothbad)": "both_bad", "bothbad": "both_bad"}  # as older files of the public boards have them
 _ORDERS = ("ab", "ba")
@@ -117,22 +118,26 @@ class Votes:
         return text.getvalue()
 
 
-def read_votes(source: VoteSource, *, group: str | None = None, same_model: bool = False) -> Votes:
+def read_votes(
+    source: VoteSource, *, group: str | None = None, same_model: bool = False, needs_group: bool = True
+) -> Votes:
     """Read votes.
 
     A row without a winner is a call that failed: it is left out and counted. A vote that one judge gave twice on one
-    case, with the outputs in the same order, counts once; two that contradict each other are an error.
+    case, with the outputs in the same order, counts once; two that contradict each other are an error. Where the votes
+    do not say who voted, both count, and a note says how many there are.
 
     Args:
         source: A CSV, TSV or JSONL file; a frame, or an iterable of mappings.
         group: The column that says what belongs together; else the first of `source`, `prompt`, `case`, `id` there is.
         same_model: Also take votes on two outputs of one model, and votes that do not name models, as agreement
             between judges can be computed on them. The columns model_a and model_b then say which output is which.
+        needs_group: Whether votes without the column `group` are refused; else they have no groups.
 
     Raises:
         UsageError: The file cannot be read, a column is missing, or rows are invalid; ten of them are listed.
     """
-    reader = _VoteReader(source, group, same_model)
+    reader = _VoteReader(source, group, same_model, needs_group)
     reader.read()
     return reader.votes()
 
@@ -168,7 +173,7 @@ def derive_votes(scores: Mapping[str, tuple[Sequence[str], Floats]], groups: Map
     rows, first, second, outcome = np.concatenate(parts, axis=1)
     if not len(rows):
         raise UsageError(f"No case has a score of two models among {', '.join(models)}; cases are paired by their ids.")
-    notes = ["The votes are derived from scores: nobody compared two outputs. Equal scores are ties."]
+    notes = [_DERIVED_NOTE]
     alone = int((scored == 1).sum())
     if alone:
         notes.append(f"{_count(alone, 'case')} with the score of one model only {_has(alone)} no pair.")
@@ -209,8 +214,8 @@ class _Coder:
 class _VoteReader:
     """Reads rows into compact arrays and collects what is wrong with them."""
 
-    def __init__(self, source: VoteSource, group: str | None, same_model: bool) -> None:
-        self._source, self._wanted, self._same_model = source, group, same_model
+    def __init__(self, source: VoteSource, group: str | None, same_model: bool, needs_group: bool) -> None:
+        self._source, self._wanted, self._same_model, self._needs_group = source, group, same_model, needs_group
         self._name = repr(str(source)) if isinstance(source, str | os.PathLike) else "the table"
         self._models: dict[str, int] = {}
         self._first, self._second, self._outcome, self._lines = array("i"), array("i"), array("b"), array("i")
@@ -295,7 +300,7 @@ class _VoteReader:
             )
 
     def _check_group(self, columns: Sequence[str]) -> None:
-        if self._wanted is not None and self._wanted not in columns:
+        if self._needs_group and self._wanted is not None and self._wanted not in columns:
             raise UsageError(
                 f"{self._title()} has no column {self._wanted!r} to group votes by;"
                 f"{_suggest(self._wanted, columns)} it has: {', '.join(columns)}."
@@ -352,6 +357,7 @@ class _VoteReader:
             self._check_group([*labels, "model_a", "model_b", "winner"])
         group_name = self._wanted or next((name for name in GROUP_COLUMNS if name in labels), "")
         group = labels.get(group_name)
+        judge = labels.get("judge")
         votes = Votes(
             tuple(self._models),
             np.array(self._first, np.int32),
@@ -359,12 +365,14 @@ class _VoteReader:
             np.array(self._outcome, np.int8),
             case=labels.get("case", labels.get("id")),
             group=None if group is None else _separate_unnamed(group),
-            judge=labels.get("judge"),
+            judge=judge,
             order=self._orders.labels() if "ab" in self._orders.numbers else None,
-            group_name=group_name,
+            group_name="" if group is None else group_name,
             unanswered=self._unanswered,
+            derived=judge is not None and set(judge.names) == {DERIVED_JUDGE},
         )
         kept, notes = self._check_repeats(votes)
+        notes += _describe_derived(votes)
         if self._problem_count:
             more = self._problem_count - len(self._problems)
             lines = [*self._problems, *([f"… and {more:,} more"] if more > 0 else [])]
@@ -390,13 +398,17 @@ class _VoteReader:
     def _check_repeats(self, votes: Votes) -> tuple[Ints, list[str]]:
         """Return the rows to keep, and sentences on votes that are repeated or flip with the order."""
         every = np.arange(len(votes))
-        if votes.judge is None or votes.case is None or not len(votes):
+        if votes.case is None or not len(votes):
             return every, []
         named = np.array([bool(name) for name in votes.case.names])[votes.case.codes]
         pair = votes.first.astype(np.int64) * len(votes.models) + votes.second
-        who = votes.case.codes.astype(np.int64) * len(votes.judge.names) + votes.judge.codes
+        who = votes.case.codes.astype(np.int64)
+        if votes.judge is not None:
+            who = who * len(votes.judge.names) + votes.judge.codes
         order = np.lexsort((every, pair, who))
         repeats = (np.diff(who[order]) == 0) & (np.diff(pair[order]) == 0) & named[order[1:]]
+        if votes.judge is None:
+            return every, _describe_unnamed(votes.outcome[order], repeats)
         for before, after in zip(order[:-1][repeats], order[1:][repeats], strict=True):
             if votes.outcome[before] != votes.outcome[after]:
                 judge, case = votes.judge.names[votes.judge.codes[after]], votes.case.names[votes.case.codes[after]]
@@ -415,6 +427,27 @@ class _VoteReader:
         return kept, notes + _describe_flips(votes, kept[named[kept]], who)
 
 
+def _describe_derived(votes: Votes) -> list[str]:
+    if votes.derived:
+        return [_DERIVED_NOTE]
+    if votes.judge is None or DERIVED_JUDGE not in votes.judge.names:
+        return []
+    derived = int((votes.judge.codes == votes.judge.names.index(DERIVED_JUDGE)).sum())
+    return [f"{derived:,} of {_count(len(votes), 'vote')} are derived from scores: nobody compared the two outputs."]
+
+
+def _describe_unnamed(outcome: npt.NDArray[np.int8], repeats: Bools) -> list[str]:
+    """Describe votes on a pair that another vote is on, where nothing says whether one judge gave both."""
+    again, differing = int(repeats.sum()), int((repeats & (np.diff(outcome) != 0)).sum())
+    if not again:
+        return []
+    contradicts = f" {differing:,} of them {'contradicts' if differing == 1 else 'contradict'} the vote before."
+    return [
+        f"{_count(again, 'vote')} {'is' if again == 1 else 'are'} on a pair that was voted on before, and no column "
+        f"judge says by whom: each counts.{contradicts if differing else ''}"
+    ]
+
+
 def _describe_flips(votes: Votes, rows: Ints, who: Ints) -> list[str]:
     """Describe how often a judge that saw a pair in both orders changed its vote with the order."""
     low, high = np.minimum(votes.first, votes.second)[rows], np.maximum(votes.first, votes.second)[rows]
@@ -425,11 +458,17 @@ def _describe_flips(votes: Votes, rows: Ints, who: Ints) -> list[str]:
     same = np.ones(max(0, len(rows) - 1), np.bool_)
     for column in (who[rows], low, high):
         same &= np.diff(column[order]) == 0
-    flipped = same & (np.diff(winner[order]) != 0)
-    pairs, flips = int(same.sum()), int(flipped.sum())
+    changed = same & (np.diff(winner[order]) != 0)
+    decided = winner[order] < VoteOutcome.TIE
+    flipped = changed & decided[1:] & decided[:-1]
+    pairs, changes, flips = int(same.sum()), int(changed.sum()), int(flipped.sum())
     if not pairs:
         return []
-    return [f"In {flips:,} of {pairs:,} pairs that a judge saw in both orders, its vote changed with the order."]
+    # `arena show` counts the flips alone; the two numbers stand beside each other here.
+    apart = f", in {flips:,} of them from one output to the other (a flip)" if flips < changes else ""
+    return [
+        f"In {changes:,} of {pairs:,} pairs that a judge saw in both orders, its vote changed with the order{apart}."
+    ]
 
 
 def _select(votes: Votes, rows: Ints, notes: tuple[str, ...]) -> Votes:
@@ -444,6 +483,7 @@ def _select(votes: Votes, rows: Ints, notes: tuple[str, ...]) -> Votes:
         order=None if votes.order is None else votes.order.select(rows),
         group_name=votes.group_name,
         unanswered=votes.unanswered,
+        derived=votes.derived,
         notes=notes,
     )
 

@@ -12,7 +12,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 from uuid import UUID
 
-from beholder.cases.case import Case, CaseRow, CaseSchema, FieldValue, as_image_list, id_problem
+from beholder.cases.case import CANDIDATES, Case, CaseRow, CaseSchema, FieldValue, as_image_list, id_problem
 from beholder.errors import CaseError, ImageError
 from beholder.images.image import ImageSource
 from beholder.images.in_memory import normalize_image
@@ -285,8 +285,10 @@ def _flatten_record(record: Mapping[str, object], schema: CaseSchema, problems: 
     return _join_numbered_columns(record, schema, problems) if schema.many else record
 
 
-def _suggest_column(name: str, others: Iterable[str]) -> str:
+def _suggest_column(name: str, others: Collection[str]) -> str:
     """Return a hint for what is missing, if an unknown column has nearly its name; else nothing."""
+    if name == CANDIDATES[0] and "model" in others:
+        return "; single outputs of several models are compared by `beholder arena run`"
     close = get_close_matches(name, others, n=1, cutoff=0.8)
     return f"; is it the column {close[0]!r}?" if close else ""
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from beholder.cases.case import Case, CaseRow, CaseSchema, FieldValue, id_problem, quote_names
+from beholder.cases.case import CANDIDATES, Case, CaseRow, CaseSchema, FieldValue, id_problem, quote_names
 from beholder.errors import CaseError
 from beholder.images.image import ImageSource
 
@@ -215,7 +215,9 @@ def _check_patterns(patterns: Mapping[str, str], schema: CaseSchema, base: Path)
     """Return the patterns of the chosen roles. Raises `CaseError` where they cannot be used together."""
     unknown = [role for role in patterns if role not in schema.images]
     if unknown:
-        raise CaseError(f"There is no image {unknown[0]!r} here; the images are {quote_names(schema.images)}.")
+        of_models = set(CANDIDATES) <= set(schema.images) and any("{model}" in text for text in patterns.values())
+        hint = " Single outputs of several models are compared by `beholder arena run`." if of_models else ""
+        raise CaseError(f"There is no image {unknown[0]!r} here; the images are {quote_names(schema.images)}.{hint}")
     roles, missing = schema.choose_roles(patterns)
     if missing:
         raise CaseError(f"A pattern for {quote_names(missing)} is missing; the images are {quote_names(roles)}.")

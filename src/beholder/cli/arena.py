@@ -138,7 +138,7 @@ def plan(
         return
     if pairs.strip().lower() == "adaptive":
         print_text("Adaptive pairs end as soon as the board is known: at most")
-    print_plan(result, suite)
+    print_plan(result, suite, "pairs")
 
 
 @app.command("show")

@@ -163,14 +163,14 @@ def plan(
         print_brief(result.example)
 
 
-def print_plan(result: Plan, suite: Suite) -> None:
-    """Print what a run would ask and cost."""
+def print_plan(result: Plan, suite: Suite, things: str = "cases") -> None:
+    """Print what a run would ask and cost; `things` are what its cases are called."""
     from rich.console import Console
 
     console = Console(highlight=False, emoji=False)
     rubrics = ", ".join(one.name for one in suite.rubrics())
     bad = f" ({result.left_out} invalid ones skipped)" if result.left_out else ""
-    console.print(f"{result.cases} cases{bad}, {result.verdicts} verdicts by {rubrics}")
+    console.print(f"{result.cases} {things}{bad}, {result.verdicts} verdicts by {rubrics}")
     if result.run:
         console.print(f"would resume run {result.run}: {result.done} are done", markup=False)
     if not result.judges:
@@ -180,8 +180,8 @@ def print_plan(result: Plan, suite: Suite) -> None:
     if result.made < result.pending:
         margin = 100 * max(one.margin for one in result.judges)
         console.print(
-            f"Extrapolated from {result.made:,} of {result.pending:,} cases, drawn at random: what the calls come to "
-            f"is within {margin:.2g} % of this, 95 times in 100. --exact makes every brief."
+            f"Extrapolated from {result.made:,} of {result.pending:,} {things}, drawn at random: what the calls come "
+            f"to is within {margin:.2g} % of this, 95 times in 100. --exact makes every brief."
         )
     if result.money is None:
         has_list = importlib.util.find_spec("genai_prices") is not None
@@ -198,6 +198,7 @@ def print_judge_plans(console: Console, judges: Sequence[JudgePlan]) -> None:
     """Calls, tokens and money, a line for each judge."""
     from rich.table import Table
 
+    from beholder.reports.text import print_table
     from beholder.runs.plan import NOTHING_SENT
 
     columns = ("judge", "calls", "in the ledger", "text tokens", "image tokens", "answer tokens", "expected USD", "USD")
@@ -214,7 +215,7 @@ def print_judge_plans(console: Console, judges: Sequence[JudgePlan]) -> None:
             "unknown" if one.money_expected is None else f"{one.money_expected:.4f}",
             money,
         )
-    console.print(table)
+    print_table(table, error=console.stderr)
     for one in judges:
         rule = one.rule if one.rule == NOTHING_SENT else f"images by {one.rule}; text is an estimate"
         if one.rule:

@@ -37,9 +37,9 @@ def leaderboard_rows(board: Leaderboard) -> list[Sequence[str]]:
 
 def leaderboard_title(board: Leaderboard) -> str:
     """Return what the board was made of: `699 votes on 5 models, 212 groups by prompt`."""
-    groups = f", {board.groups:,} groups by {board.group}" if board.group else ""
+    groups = f", {_count(board.groups, 'group')} by {board.group}" if board.group else ""
     derived = ", derived from scores" if board.derived else ""
-    return f"{board.votes:,} votes on {len(board.ratings)} models{groups}{derived}"
+    return f"{_count(board.votes, 'vote')} on {len(board.ratings)} models{groups}{derived}"
 
 
 def leaderboard_sentences(board: Leaderboard) -> list[str]:
@@ -189,6 +189,10 @@ def format_rank(row: ModelRating) -> str:
 def format_share(share: float | None) -> str:
     """Return a share as a percentage, a dash where it is not known."""
     return "–" if share is None else f"{format_number(100 * share, 0)}%"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _format_points(points: Interval) -> str:

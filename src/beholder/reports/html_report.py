@@ -61,6 +61,7 @@ from beholder.reports.text import (
     script_json,
     use_minus_sign,
 )
+from beholder.rubrics.rubric import RubricKind
 from beholder.statistics.bootstrap import Interval
 from beholder.verdicts.verdict import format_count
 
@@ -496,6 +497,11 @@ def _render_parts(
             "titles": {escape_hidden(key): title for key, title in criterion_titles(gathered.record.rubrics).items()}
             | {escape_hidden(criterion.key): criterion.title for criterion in summary.figures.criteria},
             "flag_titles": {name: flag_title(name) for name in gathered.index.flags.texts},
+            "preferences": [
+                escape_hidden(str(rubric.get("rubric", "")))
+                for rubric in gathered.record.rubrics
+                if rubric.get("kind") == RubricKind.PREFERENCE
+            ],
         },
         details=details,
         shots=shots,

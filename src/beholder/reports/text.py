@@ -337,11 +337,11 @@ def numbers_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Tabl
     return table
 
 
-def print_table(table: Table) -> None:
-    """Print a table; on a narrow terminal its lines wrap rather than lose digits."""
+def print_table(table: Table, *, error: bool = False) -> None:
+    """Print a table, to standard error if wanted; on a narrow terminal its lines wrap rather than lose digits."""
     from rich.console import Console
 
-    console = Console(highlight=False, emoji=False)
+    console = Console(highlight=False, emoji=False, stderr=error)
     wanted = console.measure(table, options=console.options.update(width=1000)).maximum
     console.width = max(console.width, wanted)
     console.print(table)

@@ -428,7 +428,7 @@ def add_hint(problem: Problem) -> Problem:
     # A flag or keyword may also be one that a file has inside of `limits` or `judges`.
     nested = {
         one.name: f"{place}.{one.name}"
-        for place, inner in (("limits", Limits), ("judges", JudgeEntry))
+        for place, inner in (("limits", Limits), ("judges[0]", JudgeEntry))
         for one in structs.fields(inner)
         if not parent and one.name not in names
     }

@@ -39,7 +39,7 @@ export function rememberMode(name) {
 }
 
 /**
- * `images` is a list of {role, src, full}: `full`, if there is one, is the address of the same image in its own pixels.
+ * `images` is a list of {role, name, src, full}: `name`, if there is one, is who made it; `full`, if there is one, is the address of the same image in its own pixels.
  * With more than two, which ones are compared can be chosen; with one there is nothing to compare, only to zoom. The two
  * candidates of a preference are compared first, else the first and the last; `pair` has the numbers of two others.
  * `places` are {at, role, boxes, label}: boxes (left, top, right, bottom in shares) on the image of that role, without a
@@ -53,6 +53,10 @@ export function compareView(images, { mode = "slider", onmode = () => {}, pair, 
 function comparedFirst(images) {
   const candidates = ["first", "second"].map((role) => images.findIndex((image) => image.role.toLowerCase() === role));
   return candidates.includes(-1) ? [0, images.length - 1] : candidates;
+}
+
+function shownName({ role, name }) {
+  return name ? `${named(role)}: ${name}` : named(role);
 }
 
 class CompareView {
@@ -126,7 +130,7 @@ class CompareView {
       h("select", {
         "aria-label": side ? "Second image" : "First image",
         onchange: (event) => { this.pair[side] = Number(event.target.value); this.load(); this.mode(this.now); },
-      }, this.images.map((image, at) => h("option", { value: at, selected: at === this.pair[side] }, named(image.role)))),
+      }, this.images.map((image, at) => h("option", { value: at, selected: at === this.pair[side] }, shownName(image)))),
     ));
   }
 
@@ -134,8 +138,8 @@ class CompareView {
     const [one, other] = this.pair.map((at) => this.images[at]);
     for (const [element, image, tag] of [[this.first, one, this.tags[0]], [this.last, other, this.tags[1]]]) {
       element.src = image.src;
-      element.alt = named(image.role);
-      tag.textContent = named(image.role);
+      element.alt = shownName(image);
+      tag.textContent = shownName(image);
     }
     this.drawn = null;
     this.mark();
@@ -248,7 +252,7 @@ class CompareView {
     this.split = Math.min(100, Math.max(0, percent));
     this.stage.style.setProperty("--cv-split", `${this.split}%`);
     this.handle.setAttribute("aria-valuenow", String(Math.round(this.split)));
-    const [one, other] = this.pair.map((at) => named(this.images[at].role));
+    const [one, other] = this.pair.map((at) => shownName(this.images[at]));
     this.handle.setAttribute("aria-valuetext", `${Math.round(this.split)} % ${one}, the rest ${other}`);
   }
 

@@ -1,7 +1,7 @@
 import { add, counted, h, isTyping, named, number, text } from "./dom.js";
 import { themeToggle } from "./theme.js";
 import { MODES, compareView, rememberMode, rememberedMode } from "./compare-view.js";
-import { failedWords, headline, imageName, labelledPlaces, scaleBar, shownImages, shownScore, showSentence, stateName, tone, verdictView } from "./verdict-view.js";
+import { failedWords, headline, imageName, labelledPlaces, pairImages, scaleBar, shownImages, shownScore, showSentence, stateName, tone, verdictView, winnerWords } from "./verdict-view.js";
 
 // The cases of a report: a gallery that is drawn as one scrolls, and a case in full. Where one is stands in the address
 // after the #, so that links, the back button and a bookmark work from disk.
@@ -72,7 +72,12 @@ function searchable(at) {
 // State, and the address
 
 const groupNames = Object.keys(data.groups);
-const DEFAULTS = { q: "", outcome: "", grade: "", flag: "", rubric: "", criterion: "", most: "", sort: "worst", case: "" };
+const value = (name, at) => data.values[data.groups[name]?.[at]];
+const isPair = (at) => data.preferences.includes(data.rubrics[data.rubric[at]]);
+const onlyPairs = data.rubrics.length > 0 && data.rubrics.every((name) => data.preferences.includes(name));
+const modelsOf = (at) => ({ model_first: value("model_first", at), model_second: value("model_second", at) });
+// The score of a pair is that of its first candidate: neither end of the list is the worse one.
+const DEFAULTS = { q: "", outcome: "", grade: "", flag: "", rubric: "", criterion: "", most: "", sort: onlyPairs ? "run" : "worst", case: "" };
 let state = { ...DEFAULTS };
 
 function parsed() {
@@ -157,11 +162,12 @@ function chosen() {
   const sections = [];
   if (outcomes.length) {
     const told = outcomes.map(([name, found]) => `${found.length.toLocaleString("en")} ${stateName(name)}`).join(", ");
-    sections.push({ name: "Without a score", told, list: outcomes.flatMap(([, found]) => ordered(found, state.sort === "worst" ? "bound" : state.sort)) });
+    sections.push({ name: onlyPairs ? "Without a vote" : "Without a score", told, list: outcomes.flatMap(([, found]) => ordered(found, state.sort === "worst" ? "bound" : state.sort)) });
   }
-  const order = { worst: "worst first", best: "best first", name: "by name", run: "in the order of the run", flags: "most flags first", no: "most No first", bound: "lowest possible score first" };
+  const ends = onlyPairs ? { worst: "second better first", best: "first better first" } : { worst: "worst first", best: "best first" };
+  const order = { ...ends, name: "by name", run: "in the order of the run", flags: "most flags first", no: "most No first", bound: "lowest possible score first" };
   const by = order[state.sort] ?? `lowest ${title(state.sort.replace(/^by\./, ""))} first`;
-  if (scored.length) sections.push({ name: `Scored, ${by}`, told: scored.length.toLocaleString("en"), list: ordered(scored) });
+  if (scored.length) sections.push({ name: `${onlyPairs ? "With a vote" : "Scored"}, ${by}`, told: scored.length.toLocaleString("en"), list: ordered(scored) });
   return sections;
 }
 
@@ -194,8 +200,10 @@ function toolbar() {
     oninput: () => { clearTimeout(search.waiting); search.waiting = setTimeout(() => go({ q: search.value }, true), 160); },
   });
   const most = h("input", { type: "number", "data-key": "most", step: "any", inputmode: "decimal", "aria-label": "At most", placeholder: "at most", oninput: () => go({ most: most.value }, true) });
-  const sorts = [["worst", "Worst first"], ["best", "Best first"], ["flags", "Most flags first"], ["no", "Most No first"], ["bound", "Lowest possible score first"], ["name", "By name"], ["run", "Order of the run"],
-    ...criteria.map((key) => [`by.${key}`, `Lowest ${title(key)} first`])];
+  const sorts = onlyPairs
+    ? [["run", "Order of the run"], ["worst", "Second better first"], ["best", "First better first"], ["flags", "Most flags first"], ["name", "By name"]]
+    : [["worst", "Worst first"], ["best", "Best first"], ["flags", "Most flags first"], ["no", "Most No first"], ["bound", "Lowest possible score first"], ["name", "By name"], ["run", "Order of the run"],
+       ...criteria.map((key) => [`by.${key}`, `Lowest ${title(key)} first`])];
   add(find("toolbar"), [
     h("div", { class: "bar" },
       h("label", { class: "field search" }, h("span", {}, "Search"), search),
@@ -245,12 +253,18 @@ for (const image of document.querySelectorAll("#against [data-picture]")) images
 function shots(at) {
   const numbers = data.pictured[at].filter((one) => !missing.has(one));
   if (!numbers.length) return h("div", { class: "shots empty" }, h("span", {}, leftOut(at) ? "not in this file" : data.pictured[at].length ? "no picture kept" : "no image"));
-  const drawn = numbers.length > 2 ? [numbers[0], numbers.at(-1)] : numbers;
-  return h("div", { class: `shots of-${drawn.length}` }, drawn.map((one) => {
+  const shot = (one) => {
     const image = h("img", { alt: "", "data-picture": one, decoding: "async" });
     images.observe(image);
     return image;
-  }));
+  };
+  if (isPair(at)) {
+    const drawn = pairImages(shownImages(verdictAt(at)), modelsOf(at)).filter((image) => numbers.includes(image.picture));
+    return h("div", { class: `shots named of-${drawn.length}` }, drawn.map((image) => h("figure", {}, shot(image.picture),
+      h("figcaption", {}, text(image.name), image.role === value("winner", at) && " ✓"))));
+  }
+  const drawn = numbers.length > 2 ? [numbers[0], numbers.at(-1)] : numbers;
+  return h("div", { class: `shots of-${drawn.length}` }, drawn.map(shot));
 }
 
 function card(at) {
@@ -259,7 +273,7 @@ function card(at) {
   if (data.flagged[at].some((flag) => data.flags[flag] === "pixels_disagree")) marks.push(h("span", { class: "tag audit" }, "pixels disagree"));
   if (data.corrected[at]) marks.push(h("span", { class: "tag" }, `${data.corrected[at]} corrected`));
   const known = (key) => (data.criteria[key][at] !== null && data.criteria[key][at] !== undefined) || data.ranges[key]?.[at];
-  const bars = Object.keys(data.criteria).filter(known).map((key) => bar(title(key), data.criteria[key][at], data.scales[key], data.ranges[key]?.[at]));
+  const bars = isPair(at) ? [] : Object.keys(data.criteria).filter(known).map((key) => bar(title(key), data.criteria[key][at], data.scales[key], data.ranges[key]?.[at]));
   const [told, low, high] = data.measured[at] ?? [];
   if (score === null && typeof low === "number" && (low > 0 || high < 1)) bars.unshift(bar("Score", null, [0, 1], [low, high], (end) => end.toFixed(2)));
   return h("li", { class: "card" }, h("a", { href: address({ ...state, case: String(at) }), "data-at": at, onclick: (event) => {
@@ -274,6 +288,7 @@ function card(at) {
       h("p", { class: "score" },
         score === null
           ? h("span", { class: "tag lack" }, stateName(data.state[at]))
+          : isPair(at) ? h("span", { class: "tag" }, text(winnerWords(value("winner", at), modelsOf(at))))
           : [data.grade[at] && h("span", { class: `grade ${tone(score)}` }, text(data.grade[at])), h("span", { class: "number" }, shownScore(score, data.grade[at], data.passed[at])),
              data.passed[at] === false && h("span", { class: "tag bad" }, failedWords((data.gated[at] ?? []).map((gate) => data.gates[gate])))],
         marks),
@@ -351,7 +366,8 @@ function openCase() {
   const verdict = verdictAt(at);
   const all = shownImages(verdict);
   const pictures = all.filter((image) => image.picture !== undefined && !missing.has(image.picture))
-    .map((image) => ({ role: imageName(image, all), src: picture(image.picture) }));
+    .map((image) => ({ role: imageName(image, all), name: verdict.groups?.[`model_${image.role}`], src: picture(image.picture) }));
+  const sides = isPair(at) ? pairImages(all, verdict.groups).filter((image) => image.picture !== undefined && !missing.has(image.picture)) : [];
   const said = verdictView(verdict, { titles: data.titles, flagTitles: data.flag_titles, onplace: pictures.length ? (at) => { view.select(at); showSentence(said, at); } : undefined });
   if (pictures.length) view = compareView(pictures, { mode: rememberedMode(), onmode: rememberMode, places: labelledPlaces(verdict, data.titles), onplace: (at) => showSentence(said, at) });
   const others = data.rubrics.length > 1 ? everything.filter((one) => one !== at && data.case[one] === data.case[at]) : [];
@@ -368,6 +384,8 @@ function openCase() {
     ),
     h("div", { class: `case-body ${pictures.length ? "" : "plain"}` },
       pictures.length > 0 && h("div", { class: "case-stage" }, view.element,
+        sides.length > 2 && h("div", { class: "sides" }, sides.map((image) => h("figure", {}, h("img", { src: picture(image.picture), alt: "" }),
+          h("figcaption", { class: "muted small" }, text(image.name), image.role === verdict.preference?.winner && " ✓ better")))),
         all.length > pictures.length && h("p", { class: "muted small" }, "Of an image that is not shown the ledger keeps no picture.")),
       h("div", { class: "case-said" },
         leftOut(at) && h("p", { class: "notice" }, "Reasons and pictures of this case are not in this file, so that it stays small. The ledger has them: beholder view."),

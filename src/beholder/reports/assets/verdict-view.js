@@ -9,6 +9,7 @@ const MARKS = {
   abstained: { mark: "?", word: "Not measured", order: 1 },
 };
 
+const CANDIDATES = ["first", "second"];
 const WINNERS = { first: "First is better", second: "Second is better", tie: "Tie", both_bad: "Both bad" };
 
 /** Good, middling or bad by its place on the scale, as a class; a number always stands beside it. */
@@ -33,7 +34,8 @@ export function headline(verdict) {
     return line;
   }
   if (verdict.preference?.winner) {
-    add(line, [h("span", { class: "big" }, WINNERS[verdict.preference.winner]), " ",
+    const model = verdict.groups?.[`model_${verdict.preference.winner}`];
+    add(line, [h("span", { class: "big" }, WINNERS[verdict.preference.winner]), " ", model && h("strong", {}, text(model)), " ",
       typeof verdict.preference.strength === "number" && h("span", { class: "muted number" }, `strength ${number(verdict.preference.strength)} of 3`),
       verdict.preference.flipped && h("span", { class: "tag" }, "follows the order")]);
     return line;
@@ -246,7 +248,7 @@ function criterion(key, name, one, verdict) {
       h("h3", { title: key }, text(name)),
       scaleBar(one.score, one.scale, one.score_range),
       verdict.preference
-        ? h("p", { class: "points" }, h("strong", {}, one.choice ? WINNERS[one.choice] : "not decided"), h("span", { class: "muted number" }, ` ${points}`))
+        ? h("p", { class: "points" }, h("strong", {}, one.choice ? WINNERS[one.choice] : "not decided"), CANDIDATES.includes(one.choice) && h("span", { class: "muted number" }, ` ${points}`))
         : h("p", { class: "points number" }, h("strong", {}, points), h("span", { class: "muted" }, ` / ${number(one.scale[1])}`)),
     ),
     reported && h("p", { class: "small muted" }, `The judge said ${number(one.reported)}.`),
@@ -365,6 +367,19 @@ function sent(verdict) {
 export function imageName(image, images) {
   const same = images.filter((one) => one.role === image.role);
   return same.length > 1 ? `${named(image.role)} ${same.indexOf(image) + 1}` : named(image.role);
+}
+
+/** The images of a pair as they are looked at: what both were made from, if there is something, and the two candidates.
+    Each has the `name` of who made it, if that is known. */
+export function pairImages(images, groups = {}) {
+  const drawn = [...images.filter((image) => !CANDIDATES.includes(image.role)).slice(0, 1), ...images.filter((image) => CANDIDATES.includes(image.role))];
+  return drawn.map((image) => ({ ...image, name: groups[`model_${image.role}`] || named(image.role) }));
+}
+
+/** Who won a pair, by the name of the model if that is known. */
+export function winnerWords(winner, groups = {}) {
+  const model = groups[`model_${winner}`];
+  return model ? `${model} is better` : WINNERS[winner].toLowerCase();
 }
 
 function imageTold(image) {
