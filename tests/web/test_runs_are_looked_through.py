@@ -93,7 +93,7 @@ def test_a_card_says_what_is_known_of_a_case_that_was_measured_in_part(tmp_path:
         [card] = [one for one in client.get(CASES).text.split('<li class="card">') if "photo-00000/anime</bdi>" in one]
         for part in ("3 No, 7 of 23 measured", ">0.20–0.90<", ">1–3<", ">not measured<", 'x="20" width="70"'):
             assert part in card, part
-        assert "✗ failed: <bdi>Improvements</bdi>" in client.get(CASES, params={"q": "00003"}).text
+        assert "✗ failed by improvements" in client.get(CASES, params={"q": "00003"}).text
         page = worked_out(client, f"/runs/{RUN}")
         assert page.count('class="slice a-open"') == 2
         assert "Answers by criterion" in page
