@@ -150,10 +150,7 @@ def test_people_who_voted_on_too_few_photographs_keep_their_own_board() -> None:
 def test_a_prior_that_keeps_the_judges_ratings_finite_does_not_reach_the_estimate() -> None:
     """A judge for which aurora always wins: of few votes the prior pulls it by more than of many."""
     judged, people = simulate(9)
-    always = [
-        row | {"winner": "model_a" if row["model_a"] == "aurora" else row["winner"]}
-        for row in judged
-    ]
+    always = [row | {"winner": "model_a" if row["model_a"] == "aurora" else row["winner"]} for row in judged]
     found = beholder.estimate_arena(always, people=people, draws=200)
     assert found.weight == 0
     for model in MODELS:
@@ -211,7 +208,9 @@ def test_intervals_cover_what_people_would_say(follows: float, photos: int, vote
     for seed in range(30):
         judged, people = simulate(seed, photos, voted, follows)
         board = beholder.estimate_arena(judged, people=people, draws=200).board
-        inside += [row.rating.low <= truth[row.model] <= (row.rating.high or 0) for row in board.ratings if row.rating.low]
+        inside += [
+            row.rating.low <= truth[row.model] <= (row.rating.high or 0) for row in board.ratings if row.rating.low
+        ]
     assert len(inside) > 60
     assert np.mean(inside) >= 0.9
 

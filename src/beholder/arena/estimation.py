@@ -137,8 +137,8 @@ def estimate_board(
     corrected = _correct(*fits, weight)
     board = boards.people.make_board(corrected)
     notes = [*_describe_weight(weight, why), *_describe(votes, people, len(kept), models)]
-    if more and not why:
-        notes += _describe_sample(fits, models, voted_groups)
+    if more:
+        notes += _describe_sample(boards, fits, voted_groups)
     if more and votes.group_name != own_groups:
         grouped = own_groups if votes.group is not None and own_groups not in ("", "case", "id") else ""
         notes.append(
@@ -236,7 +236,9 @@ def _describe_weight(weight: float, why: str) -> list[str]:
 
 def _describe(votes: Votes, people: Votes, kept: int, models: list[str]) -> list[str]:
     notes = [
-        f"Votes of {whose}: {note}" for whose, table in (("the judge", votes), ("people", people)) for note in table.notes
+        f"Votes of {whose}: {note}"
+        for whose, table in (("the judge", votes), ("people", people))
+        for note in table.notes
     ]
     if kept < len(people):
         lone = len(people) - kept
@@ -251,12 +253,22 @@ def _describe(votes: Votes, people: Votes, kept: int, models: list[str]) -> list
     return notes
 
 
-def _describe_sample(fits: Sequence[BoardFits], models: Sequence[str], groups: int) -> list[str]:
-    """Name the models that do better or worse on the pairs that people voted on than on the others, by the judge."""
-    chance = fits[1].full.strengths[0] - fits[2].full.strengths[0]
-    spread = (fits[1].drawn.strengths - fits[2].drawn.strengths).std(axis=0)
-    limit = t_quantile(1 - SAMPLING_ALARM / 2 / len(models), groups - 1) * math.sqrt(groups / (groups - 1))
-    unlike = [name for name, one, by in zip(models, chance, spread, strict=True) if abs(one) > limit * by > 0]
+def _describe_sample(boards: _Boards, fits: Sequence[BoardFits], groups: int) -> list[str]:
+    """Name the models that do better or worse on the pairs that people voted on than on the others, by the judge.
+
+    Shares of votes are compared, which need no prior. Where the draws tell too little, as of a model that always won on
+    these pairs, a share varies at least as that of as many single votes.
+    """
+    if groups < 2:
+        return []
+    shared, every = (board.tally(board.counts) for board in boards[1:])
+    drawn = [board.tally(fit.drawn_counts).win_rates for board, fit in zip(boards[1:], fits[1:], strict=True)]
+    rate = every.win_rates[0]
+    alone = np.sqrt(rate * (1 - rate) * (1 / shared.votes[0] - 1 / every.votes[0]))
+    spread = np.maximum(alone, np.nanstd(drawn[0] - drawn[1], axis=0))
+    limit = t_quantile(1 - SAMPLING_ALARM / 2 / len(rate), groups - 1) * math.sqrt(groups / (groups - 1))
+    beyond = np.abs(shared.win_rates[0] - rate) > limit * spread
+    unlike = [name for name, far in zip(boards.judge.names, beyond, strict=True) if far]
     if not unlike:
         return []
     return [

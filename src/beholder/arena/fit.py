@@ -82,7 +82,7 @@ class BoardFits:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Tallies:
+class Tallies:
     """Votes of each model, draws × models."""
 
     votes: Floats
@@ -187,7 +187,7 @@ class BoardBuilder:
         """Return the board of fits, which may be corrected ones."""
         full, drawn, drawn_counts, prior = fits.full, fits.drawn, fits.drawn_counts, self.needs_prior
         self.position_problem = self._find_position_problem(full, drawn, drawn_counts)
-        tally, drawn_tally = self._tally(self.counts), self._tally(drawn_counts)
+        tally, drawn_tally = self.tally(self.counts), self.tally(drawn_counts)
         order = [int(at) for at in np.argsort(-full.strengths[0], kind="stable")]
         pairs = list(self._rate_pairs(order, full, drawn))
         better: dict[str, int] = dict.fromkeys(self.names, 0)
@@ -248,14 +248,15 @@ class BoardBuilder:
         blocks = [block for rows in bootstrap.group_weights() for block in sums.sums(rows.astype(np.float64))]
         return np.concatenate(blocks).reshape(shape)
 
-    def _tally(self, counts: Floats) -> _Tallies:
+    def tally(self, counts: Floats) -> Tallies:
+        """Return the votes of each model in counts (draws × pairs × outcomes)."""
         first, second = np.zeros((2, len(self.design.first), self.size))
         rows = np.arange(len(self.design.first))
         first[rows, self.design.first] = 1
         second[rows, self.design.second] = 1
         won, lost, tied, bad = (counts[:, :, outcome] for outcome in VoteOutcome)
         both = first + second
-        return _Tallies(
+        return Tallies(
             counts.sum(axis=2) @ both, won @ first + lost @ second, lost @ first + won @ second, tied @ both, bad @ both
         )
 
@@ -366,7 +367,7 @@ class BoardBuilder:
             return Interval(POINTS * float(full.position[0]), why=f"no interval: {self.position_problem}")
         return self.estimate(POINTS * float(full.position[0]), POINTS * drawn.position, self.group_count)
 
-    def _describe(self, tally: _Tallies, prior: bool, drawn: DavidsonFit) -> Iterator[str]:
+    def _describe(self, tally: Tallies, prior: bool, drawn: DavidsonFit) -> Iterator[str]:
         """Yield sentences on what the votes cannot tell, and on what was assumed."""
         few = [name for name, count in zip(self.names, tally.votes[0], strict=True) if count == 1]
         if few:
@@ -406,7 +407,7 @@ class BoardBuilder:
         if 1 < self.group_count < RELIABLE_GROUPS:
             yield f"With {self.group_count} groups intervals are too narrow; {RELIABLE_GROUPS} would do."
 
-    def _describe_ties_only(self, tally: _Tallies) -> Iterator[str]:
+    def _describe_ties_only(self, tally: Tallies) -> Iterator[str]:
         """Name the models that never lost, or never won, and have a rating only as the frequency of ties is known."""
         bound = [
             at for at in range(self.size) if not self.design.is_fixed[at] and not self._explain_one_way(self.mutual[at])
