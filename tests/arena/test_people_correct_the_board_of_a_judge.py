@@ -184,7 +184,7 @@ def test_what_was_left_out_of_both_tables_is_said() -> None:
 
 
 def test_cases_that_people_did_not_vote_on_keep_the_groups_that_the_judge_names() -> None:
-    """Only people's file has `scene`; the judge's has `source`, by which its votes on other photographs hang together."""
+    """Only people's file has `scene`; the judge's has `source`, by which its other votes hang together."""
     judged, people = simulate(12)
     scenes = [{name: row[name] for name in row if name != "source"} | {"scene": row["source"]} for row in people]
     found, wanted = (

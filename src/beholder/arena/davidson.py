@@ -242,7 +242,7 @@ def _newton_steps(
     gradient = np.zeros((len(counts), size + 2))
     hessian = np.zeros((len(counts), size + 2, size + 2))  # of the negative log-likelihood
     gradient[:, :size] = residual @ incidence
-    hessian[:, :size, :size] = _laplacian(design, weight)
+    hessian[:, :size, :size] = _laplacian(design, np.asarray(weight, np.float64))
     if design.ties:
         gradient[:, size] = (counts[:, :, TIE] - total * tied).sum(axis=1)
         hessian[:, size, size] = (total * tied * (1 - tied)).sum(axis=1)

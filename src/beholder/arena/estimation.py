@@ -8,9 +8,9 @@ two is chance alone, and the same chance that is in people's board, as far as th
 
 This is prediction-powered inference (Angelopoulos et al. 2023) in its form for the bootstrap (Zrnic 2024). Whatever the
 judge's bias, the estimate is of people's board; a judge that votes much as they do makes its intervals narrower. The
-weight, from 0 to 1, is the one with which the ratings of the draws vary least; groups (photographs) that people voted on
-are drawn by themselves, and so are the others. It rests on people's pairs being drawn at random from those of the
-judge: where the judge's two boards differ by more than chance explains, a note says so.
+weight, from 0 to 1, is the one with which the ratings of the draws vary least; photographs that people voted on are
+drawn by themselves, and so are the others. It rests on people's pairs being drawn at random from those of the judge:
+where the judge votes otherwise on them than chance explains, a note says so.
 
 The weight is 0, and the estimate people's own board, where people voted on too few groups to tell it, and where one of
 the three boards has finite ratings by its prior alone: the prior pulls boards of few votes more than those of many, so
@@ -130,7 +130,7 @@ def estimate_board(
         BoardBuilder(_take(votes, shared, group_of[shared], models, votes.group_name), options, strata),
         BoardBuilder(_take(votes, inside, group_of[inside], models, votes.group_name), options, strata),
     )
-    fits = [board.fit() for board in boards]
+    fits = boards.people.fit(), boards.shared.fit(), boards.judge.fit()
     more = len(shared) < len(inside)
     why = _explain_no_weight(boards) if more else ""
     weight = _choose_weight(*fits) if more and not why else 0.0
@@ -272,6 +272,6 @@ def _describe_sample(boards: _Boards, fits: Sequence[BoardFits], groups: int) ->
     if not unlike:
         return []
     return [
-        f"The pairs that people voted on are not like the others: by the judge's votes {join_names(unlike)} does better "
-        "or worse there than chance explains. The estimate takes them as drawn at random."
+        f"The pairs that people voted on are not like the others: by the judge's votes {join_names(unlike)} does "
+        "better or worse there than chance explains. The estimate takes them as drawn at random."
     ]

@@ -2,8 +2,8 @@
 
 The verdict on a pair is one vote of its judge, whatever number of calls it took. Where a pair was asked in several
 orders or by several jurors, each answer is also a vote by itself, of another voter (`JUDGE, each answer`): of these one
-can tell whether the judge leans to what it was shown first, which verdicts over both orders no longer show. A vote has an
-order where all answers behind it were given in that one; else it has none.
+can tell whether the judge leans to what it was shown first, which verdicts over both orders no longer show. A vote has
+an order where all answers behind it were given in that one; else it has none.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PairRow(msgspec.Struct, frozen=True):
         both_orders: Whether a judge answered in both orders.
         calls: The answers of which it is known what was shown first.
         shown_first: Those for what was shown first; a tie counts half.
-        order: In which order the candidates were shown, `given` or `swapped`; empty where it was not one, or is unknown.
+        order: In which order the candidates were shown, `given` or `swapped`; empty where in both, or not known.
         answers: Each answer: who gave it, the choice (None where the call failed), and the order.
     """
 

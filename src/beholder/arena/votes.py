@@ -2,8 +2,8 @@
 
 The columns are those of the public boards: `model_a`, `model_b` and `winner`, which is `model_a`, `model_b`, `tie` or
 `both_bad`. Optional ones are `case` (or `id`: what the two outputs were made for), `prompt` or `source` (what several
-cases share), `judge` (who voted) and `order`: `ab` where model_a was shown first, as is assumed without the column, `ba`
-where model_b was, or nothing where that is not known or both orders were asked.
+cases share), `judge` (who voted) and `order`: `ab` where model_a was shown first, as is assumed without the column,
+`ba` where model_b was, or nothing where that is not known or both orders were asked.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class Votes:
         group: What belongs together, such as the photograph; None where each vote is independent of the others.
         judge: Who voted; None where the votes do not say.
         group_name: The column of `group`; empty without one.
-        order: `ab` where `first` was shown first; empty where the pair was shown in both orders, so that neither was, or
-            where that is not known; None where no vote says, so that `ab` is assumed.
+        order: `ab` where `first` was shown first; empty where the pair was shown in both orders, so that neither was,
+            or where that is not known; None without the column, so that `ab` is assumed.
         unanswered: Rows without a winner, by judge: calls that failed, which are no ties.
         derived: Whether the votes were made from scores instead of asking for them.
         notes: Sentences on what was left out or is doubtful.
@@ -141,7 +141,7 @@ def read_votes(
         group: The column that says what belongs together; else the first of `source`, `prompt`, `case`, `id` there is.
         same_model: Also take votes on two outputs of one model, and votes that do not name models, as agreement
             between judges can be computed on them. The columns model_a and model_b then say which output is which.
-        needs_group: Whether votes without the column `group` are refused; else they have the groups they would have had.
+        needs_group: Whether votes without the column `group` are refused; else they have the groups of the next one.
 
     Raises:
         UsageError: The file cannot be read, a column is missing, or rows are invalid; ten of them are listed.
