@@ -192,7 +192,7 @@ def is_position_confounded(design: PairDesign, counts: Floats) -> Bools:
     So it is where strengths exist that differ by 1, the first from the second, on every pair with a vote: where each
     two models were shown in one order only, and no three of them are compared in a way that contradicts it.
     """
-    shown = counts.any(axis=2).astype(np.float64)
+    shown: Floats = np.asarray(counts.any(axis=2), np.float64)
     free = np.flatnonzero(~design.is_fixed)
     toward = (shown @ _incidence(design))[:, free]
     squares = _laplacian(design, shown)[:, free[:, None], free[None, :]] + _RIDGE * np.eye(len(free))
