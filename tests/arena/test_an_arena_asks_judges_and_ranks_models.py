@@ -332,6 +332,7 @@ def test_flips_and_other_changes_with_the_order_add_up_to_those_of_agree() -> No
     found = beholder.show_arena().statistics
     assert found.flips > 3
     assert found.other_changes > 3
+    assert (found.with_order, found.votes, found.calls) == (72, 72, 144)
     few = structs.replace(found, with_order=3, votes=303).sentences()  # people's votes from a file have no order
     assert any("That rests on 3 of 303 votes; of the others the order is not known." in sentence for sentence in few)
     votes = beholder.show_arena().votes.to_csv().splitlines()
