@@ -196,6 +196,47 @@ def test_where_the_first_always_wins_no_model_is_better(rows: list[Row], said: s
     assert board.gate("b > a").status == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (votes("a", "b", 30, 20), False),
+        (votes("a", "b", 30, 20, 5) + votes("b", "c", 20, 30), False),  # three in a row: the order tells nothing either
+        (votes("a", "b", 30, 20) + votes("b", "a", 25, 25), True),
+        (votes("a", "b", 30, 20) + votes("b", "c", 30, 20) + votes("a", "c", 30, 20), True),  # by the third pair
+        (votes("a", "b", 30, 20) + votes("c", "d", 30, 20) + votes("d", "c", 20, 25), True),
+        (votes("a", "b", 30, 20) + votes("b", "a", 2, 2), False),  # not in draws without these four
+    ],
+)
+def test_models_shown_in_one_order_only_do_not_tell_the_advantage_of_the_first(rows: list[Row], told: bool) -> None:
+    board = beholder.fit_arena(rows, position=True, draws=400)
+    assert board.position is not None
+    assert any("shown in one order only" in note for note in board.notes) != told
+    assert (board.position.low is not None) == told
+    assert (board["a"].rating.low is not None) == told
+    assert told or board.position.why.startswith("no interval: the models were shown in one order only")
+    assert told or board.gate("a > b").status == "undecided"
+
+
+def test_anchors_tell_the_position_where_models_were_shown_in_one_order_only() -> None:
+    rows = votes("a", "b", 30, 20) + votes("b", "c", 25, 20)
+    board = beholder.fit_arena(rows, position=True, anchor={"a": 1000, "b": 950}, draws=400)
+    assert board.position is not None
+    assert board.position.low is not None
+
+
+def test_the_position_is_not_fitted_to_votes_of_unknown_order() -> None:
+    shown = votes("a", "b", 30, 20, 5) + votes("b", "a", 30, 20, 5)
+    unknown = [row | {"order": ""} for row in votes("a", "b", 40, 10, prompt="q")]
+    with pytest.raises(UsageError, match=r"None of these votes says which .*`beholder arena show RUN --position`"):
+        beholder.fit_arena(unknown, position=True)
+    some = beholder.fit_arena([row | {"order": "ab"} for row in shown] + unknown, position=True, draws=200)
+    known = beholder.fit_arena(shown, position=True, draws=200)
+    assert some.position == known.position
+    assert (some.votes, some["a"].votes) == (110, 110)
+    assert "50 votes without a known order do not count, as the position is fitted." in some.notes
+    assert beholder.fit_arena(unknown, draws=200).votes == 50
+
+
 def test_the_same_seed_gives_the_same_board() -> None:
     rows = votes("a", "b", 30, 20, 5)
     assert (

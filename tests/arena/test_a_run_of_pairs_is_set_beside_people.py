@@ -59,6 +59,11 @@ def test_a_judge_that_follows_the_position_leans(tmp_path: Path) -> None:
     rows = [{"case": one.id, "model_a": "m1", "model_b": "m2", "winner": "model_a"} for one in cases]
     verdicts, answers = agree_arena(runs=[done], people=rows, draws=100).judges
     assert (verdicts.accuracy.value, answers.lean.value) == (0, 0.5)
+    # Nothing was shown first to a verdict over both orders.
+    assert (verdicts.lean.value, verdicts.first_judge, verdicts.first_people) == (None, None, None)
+    said = beholder.estimate_arena(done, people=rows, draws=100)._repr_html_()
+    assert "scripted, each answer leans to what was shown first by 0.50" in said
+    assert "It leans" not in said
 
 
 @pytest.mark.parametrize("jurors", [1, 2])

@@ -230,13 +230,27 @@ def test_every_pair_that_is_left_out_is_counted_and_said(folder: Path, caplog: p
     arena = ask(pair=None, cases="cases.jsonl", skip_bad=True)
     assert (arena.statistics.pairs, arena.statistics.of, arena.statistics.left_out) == (66, 66, 6)
     assert "6 of 72 pairs are left out: 4 things are wrong with the cases, the first: " in caplog.text
-    sentence = "6 pairs could not be compared and were left out: an output was missing or the same."
+    sentence = "6 pairs could not be compared and were left out."
     assert sentence in arena.statistics.sentences()
     shown = beholder.show_arena()
     assert sentence in shown._repr_html_()
     asked = shown.to_dict()["asked"]
     assert isinstance(asked, dict)
-    assert (asked["of"], asked["left_out"]) == (66, 6)
+    assert (asked["of"], asked["left_out"], asked["unplaced"]) == (66, 6, 0)
+
+
+def test_cases_that_are_in_no_pair_are_counted_by_themselves(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_cases(folder)
+    lines = (folder / "cases.jsonl").read_text().splitlines()
+    nameless = [line.replace('"model": "aurora", ', "") for line in lines[:9]]
+    (folder / "cases.jsonl").write_text("\n".join([*nameless, "{no json", *lines[9:]]))
+    arena = ask(pair=None, cases="cases.jsonl", skip_bad=True)
+    statistics = arena.statistics
+    assert (statistics.pairs, statistics.left_out, statistics.unplaced) == (66, 0, 4)
+    sentence = "4 cases could not be read or name no model, and are in no pair"
+    assert f"0 of 66 pairs are left out, and {sentence}: 4 things are wrong with the cases" in caplog.text
+    assert f"{sentence}." in statistics.sentences()
+    assert not any("left out" in one for one in statistics.sentences())
 
 
 def write_cases(folder: Path) -> None:
@@ -291,8 +305,21 @@ def test_the_advantage_of_the_first_position_is_fitted_to_single_answers(tmp_pat
     (tmp_path / "votes.csv").write_text(fitted.votes.to_csv())
     again = beholder.fit_arena(tmp_path / "votes.csv", position=True)
     assert again.position == fitted.board.position
+    (tmp_path / "votes.csv").write_text(plain.votes.to_csv())
+    with pytest.raises(UsageError, match="None of these votes says which output was shown first"):
+        beholder.fit_arena(tmp_path / "votes.csv", position=True)
     orders = [[row["order"] for row in csv.DictReader(arena.votes.to_csv().splitlines())] for arena in (plain, fitted)]
     assert [set(found) for found in orders] == [{""}, {"ab"}]  # a verdict over both orders has no position
+
+
+@pytest.mark.usefixtures("folder")
+def test_answers_of_a_pair_without_a_vote_do_not_count_for_the_position() -> None:
+    ask(red_judge(lambda brief: "no answer" if lot(brief) < 0.2 else prefer_red(brief)))
+    plain, fitted = beholder.show_arena(), beholder.show_arena(position=True)
+    lost = plain.statistics.failed["invalid"]
+    assert lost
+    assert fitted.board.votes == 2 * plain.board.votes == 2 * (72 - lost)
+    assert fitted.votes.unanswered == plain.votes.unanswered == {"scripted": lost}
 
 
 @pytest.mark.usefixtures("folder")
@@ -305,7 +332,8 @@ def test_flips_and_other_changes_with_the_order_add_up_to_those_of_agree() -> No
     found = beholder.show_arena().statistics
     assert found.flips > 3
     assert found.other_changes > 3
-    few = structs.replace(found, calls=3, votes=303).sentences()  # people's votes from a file have no order
+    assert (found.with_order, found.votes, found.calls) == (72, 72, 144)
+    few = structs.replace(found, with_order=3, votes=303).sentences()  # people's votes from a file have no order
     assert any("That rests on 3 of 303 votes; of the others the order is not known." in sentence for sentence in few)
     votes = beholder.show_arena().votes.to_csv().splitlines()
     people = [row | {"winner": "tie"} for row in csv.DictReader(votes)]

@@ -132,6 +132,89 @@ def test_what_does_not_count_is_said_and_the_result_is_shown() -> None:
     assert repr(found).startswith("<ArenaEstimate of 1,200 pairs, 360 with votes of people: aurora")
 
 
+def test_people_who_voted_on_too_few_photographs_keep_their_own_board() -> None:
+    for photos, voted, said in ((12, 1, "1 group"), (12, 5, "5 groups"), (1, 1, "")):
+        judged, people = simulate(8, photos=photos, voted=voted)
+        found = beholder.estimate_arena(judged, people=people, draws=100)
+        plain = beholder.fit_arena(people, draws=100)
+        assert found.weight == 0
+        for model in MODELS:
+            assert found.board[model].rating.value == pytest.approx(plain[model].rating.value)
+            assert (found.board[model].rating.low, found.bias[model].low) == (None, None)
+        why = f"Ratings are people's own, without the judge: people voted on {said}, and it takes 6"
+        assert any(note.startswith(why) for note in found.notes) == bool(said)
+    some = [row for row in people if "dune" not in (row["model_a"], row["model_b"])]  # three pairs of one photograph
+    assert beholder.estimate_arena(simulate(8, photos=12)[0], people=some, draws=100).weight == 0
+
+
+def test_a_prior_that_keeps_the_judges_ratings_finite_does_not_reach_the_estimate() -> None:
+    """A judge for which aurora always wins: of few votes the prior pulls it by more than of many."""
+    judged, people = simulate(9)
+    always = [row | {"winner": "model_a" if row["model_a"] == "aurora" else row["winner"]} for row in judged]
+    found = beholder.estimate_arena(always, people=people, draws=200)
+    assert found.weight == 0
+    for model in MODELS:
+        assert found.board[model].rating == found.people[model].rating
+    assert any("a prior alone keeps ratings finite, of aurora (the judge on" in note for note in found.notes)
+    assert not any("not like the others" in note for note in found.notes)
+    assert found.bias["aurora"].why == "no interval: by the judge's votes it never lost"
+    assert found.bias["basalt"].low is not None
+
+
+def test_there_is_no_bias_with_an_interval_where_people_never_let_a_model_lose() -> None:
+    judged, people = simulate(10)
+    always = [row | {"winner": "model_a" if row["model_a"] == "aurora" else row["winner"]} for row in people]
+    found = beholder.estimate_arena(judged, people=always, draws=200)
+    assert found.board["aurora"].rating.why == "no interval: it never lost"
+    assert (found.bias["aurora"].low, found.bias["aurora"].why) == (
+        None,
+        "no interval: by people's votes it never lost",
+    )
+
+
+def test_what_was_left_out_of_both_tables_is_said() -> None:
+    judged, people = simulate(11)
+    failed = [row | {"winner": ""} if at % 6 == 0 else row for at, row in enumerate(judged)]
+    lost = [*people, people[0] | {"model_b": people[0]["model_a"]}]
+    found = beholder.estimate_arena(failed, people=lost, draws=100)
+    assert (found.pairs, found.unanswered) == (1000, 200)
+    assert "of 1,000 pairs with a vote of the judge (200 more have none)" in found._repr_html_()
+    assert "Votes of the judge: 200 rows without a winner have no vote, and do not count." in found.notes
+    assert any(note.startswith("Votes of people: 1 row compares a model with itself") for note in found.notes)
+
+
+def test_cases_that_people_did_not_vote_on_keep_the_groups_that_the_judge_names() -> None:
+    """Only people's file has `scene`; the judge's has `source`, by which its other votes hang together."""
+    judged, people = simulate(12)
+    scenes = [{name: row[name] for name in row if name != "source"} | {"scene": row["source"]} for row in people]
+    found, wanted = (
+        beholder.estimate_arena(judged, people=given, group=group, draws=200)
+        for given, group in ((scenes, "scene"), (people, None))
+    )
+    assert found.judge.groups == wanted.judge.groups == 200
+    for model in MODELS:
+        assert found.board[model].rating == wanted.board[model].rating
+    assert any("The judge's votes do not say the scene: " in note and "by their source" in note for note in found.notes)
+    # Where the judge's file says more, but not what was asked for, people's column counts.
+    prompts = [{name: row[name] for name in row if name != "source"} | {"prompt": row["source"][:2]} for row in people]
+    assert beholder.estimate_arena(judged, people=prompts, group="prompt", draws=100).board.group == "prompt"
+
+
+@pytest.mark.parametrize(("follows", "photos", "voted"), [(0.5, 200, 60), (0.5, 60, 8), (1, 60, 8), (0.5, 60, 12)])
+def test_intervals_cover_what_people_would_say(follows: float, photos: int, voted: int) -> None:
+    """Also of a judge that sees half of what people see, and of few photographs, which tell the weight as well."""
+    truth = {model: 1000 + strength * 400 / np.log(10) for model, strength in PEOPLE.items()}
+    inside = []
+    for seed in range(30):
+        judged, people = simulate(seed, photos, voted, follows)
+        board = beholder.estimate_arena(judged, people=people, draws=200).board
+        inside += [
+            row.rating.low <= truth[row.model] <= (row.rating.high or 0) for row in board.ratings if row.rating.low
+        ]
+    assert len(inside) > 60
+    assert np.mean(inside) >= 0.9
+
+
 def test_wrong_use_is_one_sentence() -> None:
     judged, people = simulate(7, photos=10, voted=5)
     with pytest.raises(UsageError, match=r"Name the votes of people \(--people or people=\)"):

@@ -91,6 +91,13 @@ def test_a_file_without_orders_leaves_them_unknown_and_the_rest_as_it_is(place: 
     assert votes_of(place)["Bo", CASE] == ({"overall": "tie"}, "")
     people = beholder.show_arena(RUN, judge="people", ledger=place)
     assert (people.statistics.votes, people.statistics.calls) == (2, 1)  # the lean is of votes whose order is known
+    assert any("That rests on 1 of 2 votes" in sentence for sentence in people.statistics.sentences())
+    fitted = beholder.show_arena(RUN, judge="people", position=True, ledger=place)
+    assert sorted(row["order"] for row in csv.DictReader(fitted.votes.to_csv().splitlines())) == ["", "ab"]
+    assert fitted.board.votes == 1
+    assert "1 vote without a known order does not count, as the position is fitted." in fitted.board.notes
+    judge = beholder.show_arena(RUN, ledger=place).statistics
+    assert (judge.with_order, judge.calls) == (judge.votes, 2 * judge.votes + 1)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from beholder.arena.agreement import ArenaAgreement, agree_with_people
 from beholder.arena.estimation import ArenaEstimate, estimate_board
 from beholder.arena.fit import ArenaOptions, fit_votes
 from beholder.arena.leaderboard import Leaderboard
-from beholder.arena.verdict_votes import EACH_ANSWER, list_people_votes, list_verdict_votes
+from beholder.arena.verdict_votes import VerdictVotes, list_people_votes, list_verdict_votes
 from beholder.arena.votes import Votes, VoteSource
 from beholder.errors import UsageError
 from beholder.images.image import regular_file
@@ -196,19 +196,17 @@ def agree_arena(
         raise UsageError("runs is a list of runs.")
     if votes is None:
         listed = _list_run_votes(runs, ledger)
-        rows = [row for judged, _ in listed for row in judged]
         people = people if people is not None else [row for _, given in listed for row in given] or None
-        if people is None:  # the answers behind a verdict are no voters besides it
-            rows = [row for row in rows if not row["judge"].endswith(EACH_ANSWER)]
-            if len(listed) == 1:
-                raise UsageError(
-                    "Nobody has voted on the pairs of the run yet, so that there is nothing to compare: name a file of "
-                    "people's votes (--people or people=), let people vote in `beholder view`, or name several runs "
-                    "(--runs or runs=)."
-                )
-        votes = rows
+        if people is None and len(listed) == 1:
+            raise UsageError(
+                "Nobody has voted on the pairs of the run yet, so that there is nothing to compare: name a file of "
+                "people's votes (--people or people=), let people vote in `beholder view`, or name several runs "
+                "(--runs or runs=)."
+            )
+        # Among runs, the answers behind a verdict are no voters besides it.
+        votes = [row for found, _ in listed for rows in found[: 1 if people is None else 2] for row in rows]
     judged, reference = _read_both(votes, people, group, same_model=True)
-    return agree_with_people(judged, reference, draw_count=draws, seed=seed)
+    return agree_with_people(judged, reference, group=group or "", draw_count=draws, seed=seed)
 
 
 def estimate_arena(
@@ -244,18 +242,21 @@ def estimate_arena(
     check_sampling(seed, draws)
     if votes is None or isinstance(votes, Run) or (isinstance(votes, str | os.PathLike) and _names_run(votes)):
         run = votes if votes is None or isinstance(votes, Run) else str(votes)
-        judged, voted = _list_run_votes([run or "latest"], ledger)[0]
-        table: Votes | VoteSource = [row for row in judged if not row["judge"].endswith(EACH_ANSWER)]
+        found, voted = _list_run_votes([run or "latest"], ledger)[0]
+        table: Votes | VoteSource = found.verdicts
+        every = [*found.verdicts, *found.answers]
         people = people if people is not None else voted or None
     else:
-        table = votes
+        table, every = votes, []
     if people is None:
         raise UsageError(
             "Name the votes of people (--people or people=), or let people vote on pairs of the run in `beholder view`."
         )
-    judged_votes, reference = _read_both(table, people, group)
+    judged, reference = _read_both(table, people, group)
     assert reference is not None
-    return estimate_board(judged_votes, reference, ArenaOptions(draw_count=draws, seed=seed))
+    answers = _read_both(every, reference, group)[0] if every else None
+    options = ArenaOptions(draw_count=draws, seed=seed)
+    return estimate_board(judged, reference, options, group=group or "", answers=answers)
 
 
 def _read_both(
@@ -280,9 +281,7 @@ def _read_both(
     return votes, vote_files.read_votes(people, group=group, same_model=same_model, needs_group=needed)
 
 
-def _list_run_votes(
-    runs: Sequence[RunLike], ledger: LedgerLike
-) -> list[tuple[list[dict[str, str]], list[dict[str, str]]]]:
+def _list_run_votes(runs: Sequence[RunLike], ledger: LedgerLike) -> list[tuple[VerdictVotes, list[dict[str, str]]]]:
     """Return the votes of each run's judge, and those of the people who reviewed it.
 
     Of several runs each has its name (its id, if another has the same name) after that of its judge, since one judge
@@ -299,7 +298,7 @@ def _list_run_votes(
         with open_run(run, ledger) as (opened, _):
             title = (name if names[name] == 1 else id_) if len(records) > 1 else ""
             reviews = [review.id for review in select_reviews(opened, id_)]
-            judged = list(list_verdict_votes(opened.stored_verdicts(id_), title))
+            judged = list_verdict_votes(opened.stored_verdicts(id_), title)
             listed.append((judged, list_people_votes(opened, reviews)))
     return listed
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
@@ -19,8 +20,17 @@ from beholder.api.run import Run, record_to_dict
 from beholder.api.statistics import RunLike, check_sampling, open_run
 from beholder.arena.fit import ArenaOptions, fit_votes
 from beholder.arena.leaderboard import Leaderboard
-from beholder.arena.pairs import CollectedItems, PairPool, collect_items, derive_output_schema
-from beholder.arena.run_votes import ARENA_KEY, LEFT_OUT, POOL_SIZE, ArenaRounds, ArenaStatistics, RunVotes
+from beholder.arena.pairs import PairPool, collect_items, derive_output_schema
+from beholder.arena.run_votes import (
+    ARENA_KEY,
+    LEFT_OUT,
+    POOL_SIZE,
+    UNPLACED,
+    ArenaRounds,
+    ArenaStatistics,
+    RunVotes,
+    describe_unplaced,
+)
 from beholder.arena.selection import (
     ADAPTIVE,
     ALL,
@@ -242,18 +252,19 @@ def make_arena_suite(
     schema, names = derive_output_schema(suite.case_schema())
     collected = collect_items(suite.read_rows(schema), names, make_image_check(allow_remote=suite.allow_remote))
     pool = PairPool(collected.items, names)
-    found = CollectedItems(
-        collected.items if len(pool) else (), (*collected.problems, *pool.problems), collected.possible
+    found = replace(
+        collected, items=collected.items if len(pool) else (), problems=(*collected.problems, *pool.problems)
     )
     found.check(skip_bad=skip_bad)
     left_out = found.possible - len(pool)
     if found.problems:
         things = "1 thing is" if len(found.problems) == 1 else f"{len(found.problems):,} things are"
+        unplaced = f", and {describe_unplaced(found.unplaced)}" if found.unplaced else ""
         hooks.notify(
-            f"{left_out:,} of {found.possible:,} pairs are left out: {things} wrong with the cases, the first: "
-            f"{found.problems[0]}"
+            f"{left_out:,} of {found.possible:,} pairs are left out{unplaced}: {things} wrong with the cases, the "
+            f"first: {found.problems[0]}"
         )
-    stored = {"pairs": str(chosen), POOL_SIZE: len(pool), LEFT_OUT: left_out}
+    stored = {"pairs": str(chosen), POOL_SIZE: len(pool), LEFT_OUT: left_out, UNPLACED: found.unplaced}
     objects = SuiteObjects(suite.objects.rubric, None, suite.objects.judges, facts={ARENA_KEY: stored})
     if chosen == ADAPTIVE:
         objects.cases = pool.select(range(len(pool)))

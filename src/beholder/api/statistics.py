@@ -142,7 +142,7 @@ class History:
     lines: tuple[HistoryLine, ...]
     warnings: tuple[str, ...]
     interval_note: str
-    usage: tuple[RunUsage, ...] = ()
+    usage: tuple[RunUsage, ...]
 
     def to_dict(self) -> dict[str, object]:
         """Return what `beholder history --json` prints."""

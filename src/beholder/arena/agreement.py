@@ -28,6 +28,7 @@ _CLASSES = len(VoteOutcome)
 _FIRST_SCORE = np.array([1.0, 0.0, 0.5, 0.5])  # what a vote is worth for the output that was shown first
 _TURNED = np.array([VoteOutcome.SECOND, VoteOutcome.FIRST, VoteOutcome.TIE, VoteOutcome.BOTH_BAD])
 _NOT_SHARED = "no two people voted on the same pair"
+_NO_ORDER = "the votes do not say what was shown first, as those over both orders"
 
 PairKey = tuple[str, str, str]
 """Case, and the two models in alphabetic order."""
@@ -65,7 +66,7 @@ class VoteAgreement(msgspec.Struct, frozen=True):
         kappa: Cohen's κ of the four votes: agreement beyond chance.
         one_rater: How often it gives the vote of a single person.
         less_rater: `one_rater` less how often two people agree, on the same pairs; not defined with one vote a pair.
-        first_judge: Share of the output shown first in its votes; ties count half.
+        first_judge: Share of the output shown first in its votes of a known order; ties count half. None without such.
         first_people: The same share in the votes of people, on the same pairs.
         lean: The difference of the two: above zero it leans to the output that it was shown first.
         confusion: Number of pairs by what most people voted and by what the judge voted.
@@ -131,13 +132,19 @@ class _PeopleVotes:
 
 
 def agree_with_people(
-    votes: Votes, people: Votes | None = None, *, draw_count: int = DEFAULT_DRAWS, seed: int = DEFAULT_SEED
+    votes: Votes,
+    people: Votes | None = None,
+    *,
+    group: str = "",
+    draw_count: int = DEFAULT_DRAWS,
+    seed: int = DEFAULT_SEED,
 ) -> ArenaAgreement:
     """Compare the votes of judges with those of people.
 
     Args:
         votes: The votes of judges; of people where there is nothing to compare with.
         people: The votes of people; None for the agreement of the voters among themselves.
+        group: The column by which cases were asked to belong together, which one side may have alone.
         draw_count: Number of bootstrap draws.
         seed: Random seed.
 
@@ -145,7 +152,7 @@ def agree_with_people(
         UsageError: Votes do not name their case, no pair has a vote of both sides, or no two people voted on one pair.
     """
     if people is not None:
-        votes, people = share_groups(votes, people)
+        votes, people = share_groups(votes, people, group)
     counted = _count_people(votes if people is None else people)
     bootstrap = ClusterBootstrap(counted.groups, len(counted.groups), count=draw_count, seed=seed)
     among = _agree_among(counted, draw_count, seed)
@@ -196,30 +203,37 @@ def pair_key(votes: Votes, case: Labels, row: int) -> tuple[PairKey, bool]:
     return ((name, other, one), True) if other < one else ((name, one, other), False)
 
 
-def share_groups(votes: Votes, people: Votes) -> tuple[Votes, Votes]:
+def share_groups(votes: Votes, people: Votes, wanted: str = "") -> tuple[Votes, Votes]:
     """Return both tables with the groups of that which says more about them, matched by case.
 
-    Intervals of what is computed from both draw the same groups, which one file may name alone.
+    Intervals of what is computed from both draw the same groups, which one file may name alone. The most is said by the
+    column `wanted`, or any other than the known ones; then by `source`, `prompt`, the case alone.
     """
-    if _group_rank(votes) < _group_rank(people):
-        return votes, _take_groups(people, votes)
-    if _group_rank(people) < _group_rank(votes):
-        return _take_groups(votes, people), people
-    return votes, people
+    one, other = (_group_rank(table, wanted) for table in (votes, people))
+    if one == other:
+        return votes, people
+    return (votes, _take_groups(people, votes)) if one < other else (_take_groups(votes, people), people)
 
 
-def _group_rank(votes: Votes) -> int:
-    """Return how much groups say, 0 the most: a column that was asked for, then a source, a prompt, the case alone."""
-    return {SOURCE_GROUP: 1, "prompt": 2, "case": 3, "id": 3, "": 3}.get(votes.group_name, 0)
+def _group_rank(votes: Votes, wanted: str) -> int:
+    """Return how much groups say, 0 the most."""
+    known = {SOURCE_GROUP: 1, "prompt": 2, "case": 3, "id": 3, "": 3}
+    return 0 if wanted and votes.group_name == wanted else known.get(votes.group_name, 0)
 
 
 def _take_groups(votes: Votes, other: Votes) -> Votes:
-    """Return votes with the groups that another table has of their cases; a case it does not have is its own group."""
+    """Return votes with the groups that another table has of their cases.
+
+    A case that it does not have goes with the others of its own group, and is of that group where it has none of these.
+    """
     case, other_case = need_cases(votes), need_cases(other)
     known = {other_case.names[other_case.codes[row]]: _group_name(other, row) for row in range(len(other))}
-    names = [known.get(name, f"\0{name}") for name in case.names]
+    cases = [case.names[code] for code in case.codes]
+    own = [f"\0\0{name if votes.group is None else _group_name(votes, row)}" for row, name in enumerate(cases)]
+    joined = {group: known[name] for group, name in zip(own, cases, strict=True) if name in known}
+    names = [known.get(name, joined.get(group, group)) for name, group in zip(cases, own, strict=True)]
     number_of = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    codes = np.array([number_of[name] for name in names], np.int32)[case.codes]
+    codes = np.array([number_of[name] for name in names], np.int32)
     return replace(votes, group=Labels(codes, tuple(number_of)), group_name=other.group_name)
 
 
@@ -284,10 +298,14 @@ def _agree_among(people: _PeopleVotes, draw_count: int, seed: int) -> RaterAgree
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _MatchedVotes:
-    """Votes of one judge and what people voted on the same pairs (`people`, in the order the judge was shown them)."""
+    """Votes of one judge and what people voted on the same pairs (`people`, in the order the judge was shown them).
+
+    `ordered` says for which of them it is known what was shown first.
+    """
 
     rows: Ints
     outcome: Ints
+    ordered: Bools
     people: Floats
     groups: Sequence[str]
 
@@ -298,6 +316,7 @@ class _MatchedVotes:
         people_share = divide_or_nan(self.people @ _FIRST_SCORE, self.people.sum(axis=1))
         judge_share = _FIRST_SCORE[self.outcome]
         estimates = self._estimate(majority, known, judge_share - people_share, draw_count, seed) if size else {}
+        ordered = self.ordered.any()
         none = undefined_estimate("it gave no vote on a pair that people voted on")
         confusion = np.zeros((_CLASSES, _CLASSES), np.int64)
         np.add.at(confusion, (majority[known], self.outcome[known]), 1)
@@ -314,9 +333,9 @@ class _MatchedVotes:
             less_rater=estimates.get("less_rater", none)
             if (self.people.sum(axis=1) > 1).any() or not size
             else undefined_estimate(_NOT_SHARED),
-            first_judge=float(judge_share.mean()) if size else None,
-            first_people=float(people_share.mean()) if size else None,
-            lean=estimates.get("lean", none),
+            first_judge=float(judge_share[self.ordered].mean()) if ordered else None,
+            first_people=float(people_share[self.ordered].mean()) if ordered else None,
+            lean=estimates.get("lean", none) if ordered or not size else undefined_estimate(_NO_ORDER),
             confusion={
                 people: {vote: int(count) for vote, count in zip(_VOTE_NAMES, row, strict=True)}
                 for people, row in zip(_VOTE_NAMES, confusion, strict=True)
@@ -335,6 +354,7 @@ class _MatchedVotes:
         same, pairs = _same_pairs(self.people)
         # Against the ceiling on the pairs that several people voted on; there, each pair counts by its pairs of votes.
         shared = np.where(total > 1, (total - 1) / 2, 0.0)
+        ordered = self.ordered.astype(np.float64)
 
         def statistics(weights: Floats) -> Mapping[str, Floats]:
             cases = weights @ known.astype(np.float64)
@@ -350,7 +370,7 @@ class _MatchedVotes:
                 "kappa": np.where(constant, np.nan, divide_or_nan(observed - chance, 1 - chance)),
                 "one_rater": divide_or_nan(weights @ single, weights @ total),
                 "less_rater": on_shared - ceiling,
-                "lean": divide_or_nan(weights @ lean, weights.sum(axis=1)),
+                "lean": divide_or_nan(weights @ (lean * ordered), weights @ ordered),
             }
 
         return ClusterBootstrap(self.groups, len(total), count=draw_count, seed=seed).estimates(statistics)
@@ -371,6 +391,7 @@ def _match(votes: Votes, rows: Ints, people: _PeopleVotes) -> _MatchedVotes:
     return _MatchedVotes(
         np.array(kept, np.int64),
         votes.outcome[kept].astype(np.int64) if kept else np.zeros(0, np.int64),
+        votes.has_order[kept] if kept else np.zeros(0, np.bool_),
         np.array(found).reshape(-1, _CLASSES),
         [_group_name(votes, row) for row in kept],
     )

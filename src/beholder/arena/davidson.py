@@ -33,6 +33,8 @@ WIN, LOSS, TIE = 0, 1, 2
 _MAX_STEPS = 200
 _STEP_LIMIT = 2.0  # Newton's method may overshoot far from the maximum
 _TOLERANCE = 1e-10
+_RIDGE = 1e-9
+_UNEXPLAINED = 1e-6  # squares that strengths do not explain are 0, or about one over the number of pairs
 _BOUND = 15.0  # of τ and γ, which go to infinity where a draw has no ties, or the first always wins
 _CELLS_PER_BLOCK = 1 << 19  # of draws × pairs fitted at a time: 4 MB in each of some twenty arrays
 
@@ -71,13 +73,15 @@ class PairDesign:
 class DavidsonFit:
     """Strengths (draws × models), and the parameters of ties and position (one per draw).
 
-    The strengths of a draw have the mean 0 where none is fixed. `with_prior` says for which draws the prior was needed.
+    The strengths of a draw have the mean 0 where none is fixed. `with_prior` says for which draws the prior was used,
+    and `confounded` for which the position cannot be told from the strengths (see `is_position_confounded`).
     """
 
     strengths: Floats
     tie: Floats
     position: Floats
     with_prior: Bools
+    confounded: Bools
 
     @property
     def position_at_bound(self) -> Bools:
@@ -104,6 +108,7 @@ def fit_davidson(
         np.concatenate([part.tie for part in parts]),
         np.concatenate([part.position for part in parts]),
         np.concatenate([part.with_prior for part in parts]),
+        np.concatenate([part.confounded for part in parts]),
     )
 
 
@@ -177,7 +182,43 @@ def _fit_block(design: PairDesign, counts: Floats, start: DavidsonFit | None, *,
         active = active[moved > _TOLERANCE]
         if not len(active):
             break
-    return DavidsonFit(strengths, tie if design.ties else np.full(draws, -np.inf), position, with_prior)
+    confounded = is_position_confounded(design, counts) if design.position else np.zeros(draws, np.bool_)
+    return DavidsonFit(strengths, tie if design.ties else np.full(draws, -np.inf), position, with_prior, confounded)
+
+
+def is_position_confounded(design: PairDesign, counts: Floats) -> Bools:
+    """Return for each draw whether strengths and γ can be moved against each other with no vote being the wiser.
+
+    So it is where strengths exist that differ by 1, the first from the second, on every pair with a vote: where each
+    two models were shown in one order only, and no three of them are compared in a way that contradicts it.
+    """
+    shown: Floats = np.asarray(counts.any(axis=2), np.float64)
+    free = np.flatnonzero(~design.is_fixed)
+    toward = (shown @ _incidence(design))[:, free]
+    squares = _laplacian(design, shown)[:, free[:, None], free[None, :]] + _RIDGE * np.eye(len(free))
+    explained = (toward * np.linalg.solve(squares, toward[:, :, None])[:, :, 0]).sum(axis=1)
+    confounded: Bools = shown.sum(axis=1) - explained < _UNEXPLAINED
+    return confounded
+
+
+def _incidence(design: PairDesign) -> Floats:
+    """Return, pairs × models, 1 for the first model of a pair, −1 for the second."""
+    incidence = np.zeros((len(design.first), design.size))
+    rows = np.arange(len(design.first))
+    incidence[rows, design.first] = 1
+    incidence[rows, design.second] = -1
+    return incidence
+
+
+def _laplacian(design: PairDesign, weight: Floats) -> Floats:
+    """Return, draws × models × models, the products of the columns of the incidence, pairs weighted."""
+    between = np.zeros((len(weight), design.size, design.size))
+    between[:, design.first, design.second] = weight
+    between += between.transpose(0, 2, 1)
+    models = np.arange(design.size)
+    found: Floats = -between
+    found[:, models, models] += between.sum(axis=2)
+    return found
 
 
 def _newton_steps(
@@ -197,18 +238,11 @@ def _newton_steps(
     together: Floats = -total * tied * mean  # covariance with being a tie
     residual = (counts[:, :, WIN] - counts[:, :, LOSS]) / 2 - total * mean
 
-    incidence = np.zeros((len(first), size))
-    incidence[np.arange(len(first)), first] = 1
-    incidence[np.arange(len(first)), second] = -1
+    incidence = _incidence(design)
     gradient = np.zeros((len(counts), size + 2))
     hessian = np.zeros((len(counts), size + 2, size + 2))  # of the negative log-likelihood
     gradient[:, :size] = residual @ incidence
-    between = np.zeros((len(counts), size, size))
-    between[:, first, second] = weight
-    between += between.transpose(0, 2, 1)
-    models = np.arange(size)
-    hessian[:, :size, :size] = -between
-    hessian[:, models, models] += between.sum(axis=2)
+    hessian[:, :size, :size] = _laplacian(design, np.asarray(weight, np.float64))
     if design.ties:
         gradient[:, size] = (counts[:, :, TIE] - total * tied).sum(axis=1)
         hessian[:, size, size] = (total * tied * (1 - tied)).sum(axis=1)
@@ -235,5 +269,5 @@ def _newton_steps(
     # At a bound of τ or γ, or far from fixed strengths, rows are nearly 0: a small ridge changes the step, and not
     # where the steps end.
     weak = every[size:] if design.fixed is None else every
-    hessian[:, weak, weak] += 1e-9
+    hessian[:, weak, weak] += _RIDGE
     return np.asarray(np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0], np.float64)

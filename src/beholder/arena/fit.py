@@ -25,7 +25,7 @@ from beholder.arena.davidson import (
     reachable,
 )
 from beholder.arena.leaderboard import Leaderboard, ModelRating, PairRating
-from beholder.arena.votes import VoteOutcome, Votes
+from beholder.arena.votes import VoteOutcome, Votes, with_known_order
 from beholder.errors import UsageError
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 from beholder.statistics.bootstrap import (
@@ -66,9 +66,10 @@ def fit_votes(votes: Votes, options: ArenaOptions) -> Leaderboard:
     """Fit ratings to votes.
 
     Raises:
-        UsageError: There are fewer than two models, or all are anchored.
+        UsageError: There are fewer than two models, or all are anchored; or the position is fitted, and no vote says
+            what was shown first.
     """
-    return BoardBuilder(votes, options).build()
+    return BoardBuilder(with_known_order(votes) if options.position else votes, options).build()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +82,7 @@ class BoardFits:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Tallies:
+class Tallies:
     """Votes of each model, draws × models."""
 
     votes: Floats
@@ -105,14 +106,14 @@ class BoardBuilder:
     Args:
         votes: The votes.
         options: How they are fitted.
-        draw_from: How many groups are drawn from, of which `votes.group.codes` are the numbers, so that boards of
-            several tables have the same draws; else the groups that the votes have.
+        strata: Sizes of sets of groups that are each drawn by themselves, of which `votes.group.codes` are the numbers,
+            so that boards of several tables have the same draws; else the groups that the votes have are drawn.
 
     Raises:
         UsageError: There are fewer than two models, or all are anchored.
     """
 
-    def __init__(self, votes: Votes, options: ArenaOptions, draw_from: int | None = None) -> None:
+    def __init__(self, votes: Votes, options: ArenaOptions, strata: Sequence[int] = ()) -> None:
         size = len(votes.models)
         if size < 2:
             raise UsageError(f"All votes are on {votes.models[0] if size else 'no model'!r}; a board needs two models.")
@@ -130,9 +131,10 @@ class BoardBuilder:
         group = np.arange(len(votes)) if votes.group is None else votes.group.codes
         found, self.group = np.unique(group, return_inverse=True)
         self.group_count = len(found)
-        self.drawn_groups, self.shares_draws = self.group_count, draw_from is not None
-        if draw_from is not None:
-            self.drawn_groups, self.group = draw_from, group.astype(np.int64)
+        self.strata = tuple(strata)
+        self.drawn_groups = sum(strata) or self.group_count
+        if strata:
+            self.group = group.astype(np.int64)
         entries, weights = np.unique(self.group.astype(np.int64) * self.cells + cell, return_counts=True)
         self.entry_group, self.entry_cell = np.divmod(entries, self.cells)
         self.entry_count = weights.astype(np.float64)
@@ -172,7 +174,7 @@ class BoardBuilder:
         """Fit all votes and the draws."""
         prior = self.needs_prior
         full = fit_davidson(self.design, _merge_ties(self.counts), prior=prior)
-        drawn_counts = self._draw_counts() if self.group_count > 1 else self.counts[:0]
+        drawn_counts = self._draw_counts() if self.drawn_groups > 1 else self.counts[:0]
         drawn = fit_davidson(self.design, _merge_ties(drawn_counts), full, prior=prior)
         return BoardFits(full, drawn, drawn_counts)
 
@@ -185,7 +187,7 @@ class BoardBuilder:
         """Return the board of fits, which may be corrected ones."""
         full, drawn, drawn_counts, prior = fits.full, fits.drawn, fits.drawn_counts, self.needs_prior
         self.position_problem = self._find_position_problem(full, drawn, drawn_counts)
-        tally, drawn_tally = self._tally(self.counts), self._tally(drawn_counts)
+        tally, drawn_tally = self.tally(self.counts), self.tally(drawn_counts)
         order = [int(at) for at in np.argsort(-full.strengths[0], kind="stable")]
         pairs = list(self._rate_pairs(order, full, drawn))
         better: dict[str, int] = dict.fromkeys(self.names, 0)
@@ -234,24 +236,27 @@ class BoardBuilder:
     def _draw_counts(self) -> Floats:
         """Return the votes of each draw, draws × pairs × outcomes."""
         shape = (-1, *self.counts.shape[1:])
-        if self.group_count == len(self.votes) and not self.shares_draws:
+        if self.group_count == len(self.votes) and not self.strata:
             # Drawing single votes with replacement is drawing from their cells, and a thousand times as fast.
             rng = np.random.default_rng(self.options.seed)
             share = self.counts.ravel() / self.counts.sum()
             return rng.multinomial(len(self.votes), share, self.options.draw_count).reshape(shape).astype(np.float64)
-        bootstrap = ClusterBootstrap(None, self.drawn_groups, count=self.options.draw_count, seed=self.options.seed)
+        bootstrap = ClusterBootstrap(
+            None, self.drawn_groups, count=self.options.draw_count, seed=self.options.seed, strata=self.strata
+        )
         sums = ClassSums(self.entry_cell, self.entry_group, self.cells, self.entry_count)
         blocks = [block for rows in bootstrap.group_weights() for block in sums.sums(rows.astype(np.float64))]
         return np.concatenate(blocks).reshape(shape)
 
-    def _tally(self, counts: Floats) -> _Tallies:
+    def tally(self, counts: Floats) -> Tallies:
+        """Return the votes of each model in counts (draws × pairs × outcomes)."""
         first, second = np.zeros((2, len(self.design.first), self.size))
         rows = np.arange(len(self.design.first))
         first[rows, self.design.first] = 1
         second[rows, self.design.second] = 1
         won, lost, tied, bad = (counts[:, :, outcome] for outcome in VoteOutcome)
         both = first + second
-        return _Tallies(
+        return Tallies(
             counts.sum(axis=2) @ both, won @ first + lost @ second, lost @ first + won @ second, tied @ both, bad @ both
         )
 
@@ -263,8 +268,13 @@ class BoardBuilder:
         if _is_one_sided(self.counts)[0]:
             tied = " or tied" if self.design.ties else ""
             return f"the {'first' if wins > losses else 'second'} shown always won{tied}"
+        if full.confounded[0]:
+            return "the models were shown in one order only"
         if full.position_at_bound[0]:
             return "the advantage of the position has no bound"
+        if drawn.confounded.any():
+            draws = f"{int(drawn.confounded.sum()):,} of {len(drawn.confounded):,} draws"
+            return f"the models were shown in one order only in {draws}"
         lost = int((drawn.position_at_bound | _is_one_sided(drawn_counts)).sum())
         if lost:
             which = "first" if wins > losses else "second"
@@ -277,12 +287,15 @@ class BoardBuilder:
             return Interval(rating, why="no interval: it is anchored")
         if self.position_problem:
             return Interval(rating, why=f"no interval: {self.position_problem}")
-        component = self.mutual.sum(axis=1)
-        if component[at] < max(2, int(component.max())):
-            return Interval(rating, why=f"no interval: {self._explain_separation(at)}")
+        if separated := self.explain_separation(at):
+            return Interval(rating, why=f"no interval: {separated}")
         return self.estimate(rating, BASE_RATING + POINTS * drawn.strengths[:, at], int(self.groups_of[at]))
 
-    def _explain_separation(self, at: int) -> str:
+    def explain_separation(self, at: int) -> str:
+        """Say why the rating of a model is not finite by the votes alone; empty where it is."""
+        component = self.mutual.sum(axis=1)
+        if component[at] >= max(2, int(component.max())):
+            return ""
         if not self.reach[at].sum() > 1:
             return "it never won"
         if not self.reach[:, at].sum() > 1:
@@ -354,7 +367,7 @@ class BoardBuilder:
             return Interval(POINTS * float(full.position[0]), why=f"no interval: {self.position_problem}")
         return self.estimate(POINTS * float(full.position[0]), POINTS * drawn.position, self.group_count)
 
-    def _describe(self, tally: _Tallies, prior: bool, drawn: DavidsonFit) -> Iterator[str]:
+    def _describe(self, tally: Tallies, prior: bool, drawn: DavidsonFit) -> Iterator[str]:
         """Yield sentences on what the votes cannot tell, and on what was assumed."""
         few = [name for name, count in zip(self.names, tally.votes[0], strict=True) if count == 1]
         if few:
@@ -394,7 +407,7 @@ class BoardBuilder:
         if 1 < self.group_count < RELIABLE_GROUPS:
             yield f"With {self.group_count} groups intervals are too narrow; {RELIABLE_GROUPS} would do."
 
-    def _describe_ties_only(self, tally: _Tallies) -> Iterator[str]:
+    def _describe_ties_only(self, tally: Tallies) -> Iterator[str]:
         """Name the models that never lost, or never won, and have a rating only as the frequency of ties is known."""
         bound = [
             at for at in range(self.size) if not self.design.is_fixed[at] and not self._explain_one_way(self.mutual[at])

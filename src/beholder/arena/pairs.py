@@ -124,11 +124,13 @@ class CollectedItems:
         items: The items.
         problems: What is wrong, in sentences.
         possible: Pairs that there would be if nothing were wrong with the outputs that are known.
+        unplaced: Cases that could not be read or name no model, of which it is not known what pairs they would make.
     """
 
     items: tuple[ArenaItem, ...]
     problems: tuple[str, ...]
     possible: int = 0
+    unplaced: int = 0
 
     def check(self, *, skip_bad: bool = False) -> None:
         """Raise for what is wrong.
@@ -168,10 +170,13 @@ def collect_items(
     problems: list[str] = []
     found: dict[tuple[object, ...], list[Case]] = {}
     lost: dict[tuple[object, ...], set[str]] = {}  # models whose output for an item cannot be used
+    unplaced = 0
     for row in rows:
         if row.case is None:
+            unplaced += 1
             problems += [f"{row.location}: {problem}" for problem in row.problems]
         elif not row.case.groups.get(MODEL, "").strip():
+            unplaced += 1
             problems.append(
                 f"{row.location}: the case {row.id!r} names no model; give a column 'model', or write {{model}} in the "
                 "pattern of its image."
@@ -200,7 +205,7 @@ def collect_items(
                 problems.append(f"{label}: there is one output only, {case.id!r} of {model}; a comparison takes two.")
             continue
         items.append(_make_item(label, source, kept, names))
-    return CollectedItems(tuple(items), tuple(problems), possible)
+    return CollectedItems(tuple(items), tuple(problems), possible, unplaced)
 
 
 def _item_key(case: Case, names: OutputNames) -> tuple[object, ...]:

@@ -33,6 +33,7 @@ from beholder.verdicts.verdict import Outcome
 
 ARENA_KEY = "arena"  # in the suite that is stored with a run: how its pairs were chosen
 POOL_SIZE, LEFT_OUT = "of", "left_out"  # there: how many pairs there were to ask, and how many could not be
+UNPLACED = "unplaced"  # there: how many cases are in no pair, as nobody knows which pairs they would make
 
 
 class ModelCounts(msgspec.Struct, frozen=True):
@@ -54,9 +55,11 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
         pairs: Pairs with a verdict.
         votes: Those with a vote.
         of: Pairs that there were to ask, of which `pairs` may be a sample; None where the run does not say.
-        left_out: Pairs that could not be asked, as an image was missing or both were the same (`skip_bad`).
+        left_out: Pairs that could not be asked, such as with a missing image (`skip_bad`).
+        unplaced: Cases that could not be read or name no model, so that it is not known which pairs they would make.
         failed: Those without one, by outcome.
-        calls: Answers that were given, in all orders and by all judges.
+        calls: Answers that were given, in all orders and by all judges, of which it is known what was shown first.
+        with_order: Pairs with a vote and such an answer.
         both_orders: Pairs that at least one judge answered in both orders.
         flips: Those in which one named a candidate in one order and the other in the other.
         other_changes: Those in which an answer changed with the order without a flip, as from a candidate to a tie.
@@ -71,8 +74,10 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
     votes: int
     of: int | None
     left_out: int
+    unplaced: int
     failed: Mapping[str, int]
     calls: int
+    with_order: int
     both_orders: int
     flips: int
     other_changes: int
@@ -88,7 +93,9 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
             found.append(f"This board is of a sample: {self.pairs:,} of {self.of:,} pairs.")
         if self.left_out:
             pairs, had = ("1 pair", "was") if self.left_out == 1 else (f"{self.left_out:,} pairs", "were")
-            found.append(f"{pairs} could not be compared and {had} left out: an output was missing or the same.")
+            found.append(f"{pairs} could not be compared and {had} left out.")
+        if self.unplaced:
+            found.append(f"{describe_unplaced(self.unplaced)}.")
         if self.failed:
             listed = ", ".join(f"{count:,} {outcome}" for outcome, count in self.failed.items())
             found.append(
@@ -105,8 +112,8 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
             found.append(f"In {pairs} the answer flipped: {rate}.{also}")
         if self.lean.value is not None:
             few = (
-                f" That rests on {self.calls:,} of {self.votes:,} votes; of the others the order is not known."
-                if self.calls < self.votes
+                f" That rests on {self.with_order:,} of {self.votes:,} votes; of the others the order is not known."
+                if self.with_order < self.votes
                 else ""
             )
             lean = _show(self.lean, 100, "%", signed=True)
@@ -114,6 +121,12 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
         if self.chosen.get("why"):
             found.append(f"Pairs were chosen adaptively. {self.chosen['why']}")
         return found
+
+
+def describe_unplaced(count: int) -> str:
+    """Return how many cases are in no pair, without a period."""
+    cases, does = ("1 case", "names") if count == 1 else (f"{count:,} cases", "name")
+    return f"{cases} could not be read or {does} no model, and {'is' if count == 1 else 'are'} in no pair"
 
 
 def _show(interval: Interval, factor: float, unit: str, *, signed: bool = False) -> str:
@@ -215,15 +228,17 @@ class RunVotes:
         known = name if any(row.groups.get(name) for row in rows) else ""
         if not each_answer:
             return make_votes(self._rows, known)
-        answers = [vote for row in self._rows for vote in row.split()]
-        if len(answers) == len(rows):
-            return make_votes(answers, known)
+        # The answers of a pair without a vote do not count, as it has no place on the board without the position.
+        answers = [vote for row in self._rows for vote in (row.split() if row.winner is not None else [row])]
+        votes = make_votes(answers, known)
+        if len(votes) == len(rows):
+            return votes
         note = (
-            f"Each of {len(answers):,} answers is a vote here, in place of {len(rows):,} verdicts over both orders or "
+            f"Each of {len(votes):,} answers is a vote here, in place of {len(rows):,} verdicts over both orders or "
             "several jurors: ratings lie on a scale of their own, and cannot be compared with those of a board without "
             "the position."
         )
-        return replace(make_votes(answers, known), notes=(note,))
+        return replace(votes, notes=(note,))
 
     def _count_failed(self) -> dict[str, int]:
         return dict(Counter(str(row.outcome) for row in self._rows if row.winner is None).most_common())
@@ -254,14 +269,16 @@ class RunVotes:
         }
         stored = self.record.suite.get(ARENA_KEY)
         chosen: Mapping[str, object] = stored if isinstance(stored, Mapping) else {}
-        of, left_out = (chosen.get(key) for key in (POOL_SIZE, LEFT_OUT))
+        of, left_out, unplaced = (chosen.get(key) for key in (POOL_SIZE, LEFT_OUT, UNPLACED))
         return ArenaStatistics(
             pairs=len({row.case for row in rows}),
             votes=sum(row.winner is not None for row in rows),
             of=of if isinstance(of, int) else None,
             left_out=left_out if isinstance(left_out, int) else 0,
+            unplaced=unplaced if isinstance(unplaced, int) else 0,
             failed=self._count_failed(),
             calls=int(calls.sum()),
+            with_order=sum(row.winner is not None and row.calls > 0 for row in rows),
             both_orders=int(both.sum()),
             flips=int(flips.sum()),
             other_changes=sum(row.leaned for row in rows),

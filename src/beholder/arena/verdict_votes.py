@@ -2,14 +2,15 @@
 
 The verdict on a pair is one vote of its judge, whatever number of calls it took. Where a pair was asked in several
 orders or by several jurors, each answer is also a vote by itself, of another voter (`JUDGE, each answer`): of these one
-can tell whether the judge leans to what it was shown first, which verdicts over both orders no longer show. Where all
-answers were in one order, that is the order of the verdict's own vote.
+can tell whether the judge leans to what it was shown first, which verdicts over both orders no longer show. A vote has
+an order where all answers behind it were given in that one; else it has none.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,7 +26,6 @@ from beholder.rubrics.brief import GIVEN, SWAPPED
 from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 from beholder.verdicts.verdict import WINNERS, Outcome, Preference, PreferenceAnswer, Verdict
 
-EACH_ANSWER = "each answer"
 OUTCOMES = dict(zip(WINNERS, VoteOutcome, strict=True))  # of winners, for candidates in given order
 
 _COLUMNS = ("model_a", "model_b")
@@ -41,8 +41,8 @@ class PairRow(msgspec.Struct, frozen=True):
         both_orders: Whether a judge answered in both orders.
         calls: The answers of which it is known what was shown first.
         shown_first: Those for what was shown first; a tie counts half.
-        swapped: Whether the second candidate was shown first in all answers.
-        answers: Each answer with a choice: who gave it, the choice, and whether the second candidate was shown first.
+        order: In which order the candidates were shown, `given` or `swapped`; empty where in both, or not known.
+        answers: Each answer: who gave it, the choice (None where the call failed), and the order.
     """
 
     case: str
@@ -55,8 +55,8 @@ class PairRow(msgspec.Struct, frozen=True):
     both_orders: bool
     calls: int
     shown_first: float
-    swapped: bool = False
-    answers: tuple[tuple[str, str, bool], ...] = ()
+    order: str = ""
+    answers: tuple[tuple[str, str | None, str], ...] = ()
 
     @classmethod
     def of(cls, stored: StoredVerdict) -> PairRow:
@@ -71,6 +71,7 @@ class PairRow(msgspec.Struct, frozen=True):
             (answer.judge, answer.sample, answer.order) for answer in preference.answers if answer.choice is not None
         }
         both = any((judge, sample, SWAPPED) in answered for judge, sample, order in answered if order == GIVEN)
+        orders = {order for _, _, order in answered}
         return cls(
             case=verdict.case,
             judge=verdict.judge,
@@ -82,27 +83,23 @@ class PairRow(msgspec.Struct, frozen=True):
             both_orders=both,
             calls=len(first),
             shown_first=sum(first),
-            swapped=bool(answered) and all(order == SWAPPED for _, _, order in answered),
-            answers=tuple(
-                (_name_voter(answer), answer.choice, answer.order == SWAPPED)
-                for answer in preference.answers
-                if answer.choice is not None
-            ),
+            order=next(iter(orders & {GIVEN, SWAPPED})) if len(orders) == 1 and orders <= {GIVEN, SWAPPED} else "",
+            answers=tuple((_name_voter(answer), answer.choice, answer.order) for answer in preference.answers),
         )
 
     @property
     def leaned(self) -> bool:
         """Whether an answer changed with the order, and none flipped."""
-        said = {(judge, swapped): choice for judge, choice, swapped in self.answers}
+        said = {(judge, order): choice for judge, choice, order in self.answers if choice is not None}
         return not self.flipped and any(
-            said.get((judge, not swapped), choice) != choice for judge, choice, swapped in self.answers
+            said.get((judge, SWAPPED), choice) != choice for (judge, order), choice in said.items() if order == GIVEN
         )
 
     def split(self) -> list[PairRow]:
         """Return each answer behind the verdict as a vote by itself."""
         return [
-            msgspec.structs.replace(self, judge=judge, winner=choice, swapped=swapped, both_orders=False)
-            for judge, choice, swapped in self.answers
+            msgspec.structs.replace(self, judge=judge, winner=choice, order=order)
+            for judge, choice, order in self.answers
         ]
 
 
@@ -121,13 +118,13 @@ def make_votes(rows: Sequence[PairRow], group: str) -> Votes:
     number = {model: at for at, model in enumerate(models)}
     return Votes(
         models,
-        np.array([number[row.models[row.swapped]] for row in voted], np.int32),
-        np.array([number[row.models[not row.swapped]] for row in voted], np.int32),
+        np.array([number[row.models[row.order == SWAPPED]] for row in voted], np.int32),
+        np.array([number[row.models[row.order != SWAPPED]] for row in voted], np.int32),
         np.array([_vote_outcome(row) for row in voted], np.int8),
         case=_label(row.case for row in voted),
         group=_label(row.groups.get(group) or row.case for row in voted) if group else None,
         judge=_label(row.judge for row in voted),
-        order=_label("" if row.both_orders else "ab" for row in voted),
+        order=_label("ab" if row.order else "" for row in voted),
         group_name=group,
         unanswered=dict(Counter(row.judge for row in rows if row.winner is None)),
     )
@@ -141,7 +138,7 @@ def _vote_outcome(row: PairRow) -> VoteOutcome:
     """Return the winner by the order in which the candidates were shown."""
     outcome = OUTCOMES[row.winner or ""]
     mirrored = {VoteOutcome.FIRST: VoteOutcome.SECOND, VoteOutcome.SECOND: VoteOutcome.FIRST}
-    return mirrored.get(outcome, outcome) if row.swapped else outcome
+    return mirrored.get(outcome, outcome) if row.order == SWAPPED else outcome
 
 
 def find_winner(verdict: Verdict) -> str | None:
@@ -161,10 +158,20 @@ def _label(texts: Iterable[str]) -> Labels:
     return Labels(codes, tuple(numbers))
 
 
-def list_verdict_votes(verdicts: Iterable[StoredVerdict], run: str = "") -> Iterator[dict[str, str]]:
-    """Yield the votes in the verdicts of a run, in the columns of `votes.read_votes`.
+class VerdictVotes(NamedTuple):
+    """The votes in the verdicts of a run, in the columns of `votes.read_votes`; an empty `winner` is no vote.
 
-    One without a winner has an empty `winner`, which counts as no vote.
+    Attributes:
+        verdicts: A row for each verdict.
+        answers: A row for each answer behind those that are made of several, by other voters (`JUDGE, each answer`).
+    """
+
+    verdicts: list[dict[str, str]]
+    answers: list[dict[str, str]]
+
+
+def list_verdict_votes(verdicts: Iterable[StoredVerdict], run: str = "") -> VerdictVotes:
+    """Return the votes in the verdicts of a run.
 
     Args:
         verdicts: The verdicts.
@@ -174,6 +181,7 @@ def list_verdict_votes(verdicts: Iterable[StoredVerdict], run: str = "") -> Iter
         UsageError: A verdict is not by a rubric of kind `preference`.
     """
     ending = f" ({run})" if run else ""
+    found = VerdictVotes([], [])
     for stored in verdicts:
         verdict = stored.verdict
         if verdict.preference is None and verdict.answered:
@@ -182,21 +190,22 @@ def list_verdict_votes(verdicts: Iterable[StoredVerdict], run: str = "") -> Iter
                 "`beholder agree` compares scores with people's."
             )
         pair = PairRow.of(stored)
-        columns = {
-            **{name: text for name, text in pair.groups.items() if name not in (MODEL_FIRST, MODEL_SECOND)},
-            "case": pair.case,
-            **dict(zip(_COLUMNS, pair.models, strict=True)),
-        }
-        yield columns | _make_vote(pair.judge + ending, pair.winner, swapped=pair.swapped)
-        answers = verdict.preference.answers if verdict.preference is not None else ()
-        for answer in answers if len(answers) > 1 else ():
-            judge = f"{_name_voter(answer)}{ending}, {EACH_ANSWER}"
-            yield columns | _make_vote(judge, answer.choice, swapped=answer.order == SWAPPED)
+        found.verdicts.append(_to_columns(pair, ending))
+        if len(pair.answers) > 1:
+            found.answers.extend(_to_columns(answer, f"{ending}, each answer") for answer in pair.split())
+    return found
 
 
-def _make_vote(judge: str, winner: str | None, *, swapped: bool) -> dict[str, str]:
-    named = dict(zip(CANDIDATES, _COLUMNS, strict=True)).get(winner or "", winner or "")
-    return {"judge": judge, "winner": named, "order": "ba" if swapped else "ab"}
+def _to_columns(row: PairRow, ending: str) -> dict[str, str]:
+    winner = row.winner or ""
+    return {
+        **{name: text for name, text in row.groups.items() if name not in (MODEL_FIRST, MODEL_SECOND)},
+        "case": row.case,
+        **dict(zip(_COLUMNS, row.models, strict=True)),
+        "judge": row.judge + ending,
+        "winner": dict(zip(CANDIDATES, _COLUMNS, strict=True)).get(winner, winner),
+        "order": {GIVEN: "ab", SWAPPED: "ba"}.get(row.order, ""),
+    }
 
 
 def list_people_votes(ledger: Ledger, reviews: Iterable[str]) -> list[dict[str, str]]:
@@ -207,7 +216,7 @@ def list_people_votes(ledger: Ledger, reviews: Iterable[str]) -> list[dict[str, 
         reviews: The ids of the reviews of the run; a vote that was begun and not saved does not count.
     """
     given = (stored for review in reviews for stored in ledger.stored_verdicts(review) if stored.verdict.answered)
-    return list(list_verdict_votes(given))
+    return list_verdict_votes(given).verdicts
 
 
 def agree_on_run(
@@ -218,6 +227,7 @@ def agree_on_run(
     Raises:
         UsageError: No pair has votes of both.
     """
-    judged, people = list_verdict_votes(ledger.stored_verdicts(run)), list_people_votes(ledger, reviews)
-    votes = [read_votes(list(rows), same_model=True) for rows in (judged, people)]
-    return agree_with_people(*votes, draw_count=draw_count, seed=seed)
+    judged = list_verdict_votes(ledger.stored_verdicts(run))
+    rows = [*judged.verdicts, *judged.answers], list_people_votes(ledger, reviews)
+    votes, people = (read_votes(each, same_model=True) for each in rows)
+    return agree_with_people(votes, people, draw_count=draw_count, seed=seed)

@@ -2,7 +2,8 @@
 
 The columns are those of the public boards: `model_a`, `model_b` and `winner`, which is `model_a`, `model_b`, `tie` or
 `both_bad`. Optional ones are `case` (or `id`: what the two outputs were made for), `prompt` or `source` (what several
-cases share), `judge` (who voted) and `order`: `ab` where model_a was shown first, as is assumed without it, or `ba`.
+cases share), `judge` (who voted) and `order`: `ab` where model_a was shown first, as is assumed without the column,
+`ba` where model_b was, or nothing where that is not known or both orders were asked.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ class Votes:
         group: What belongs together, such as the photograph; None where each vote is independent of the others.
         judge: Who voted; None where the votes do not say.
         group_name: The column of `group`; empty without one.
-        order: `ab` where `first` was shown first; empty where the pair was shown in both orders, so that neither was;
-            None where the votes do not say.
+        order: `ab` where `first` was shown first; empty where the pair was shown in both orders, so that neither was,
+            or where that is not known; None without the column, so that `ab` is assumed.
         unanswered: Rows without a winner, by judge: calls that failed, which are no ties.
         derived: Whether the votes were made from scores instead of asking for them.
         notes: Sentences on what was left out or is doubtful.
@@ -101,6 +102,14 @@ class Votes:
 
     def __repr__(self) -> str:
         return f"<Votes: {len(self):,} on {len(self.models):,} models>"
+
+    @property
+    def has_order(self) -> Bools:
+        """Which votes were given with `first` shown first, as far as is known."""
+        if self.order is None:
+            return np.ones(len(self), np.bool_)
+        known: Bools = np.array([name == "ab" for name in self.order.names], np.bool_)[self.order.codes]
+        return known
 
     def to_csv(self) -> str:
         """Return the rows of the public boards as CSV; the model that was shown first is `model_a`."""
@@ -132,7 +141,7 @@ def read_votes(
         group: The column that says what belongs together; else the first of `source`, `prompt`, `case`, `id` there is.
         same_model: Also take votes on two outputs of one model, and votes that do not name models, as agreement
             between judges can be computed on them. The columns model_a and model_b then say which output is which.
-        needs_group: Whether votes without the column `group` are refused; else they have no groups.
+        needs_group: Whether votes without the column `group` are refused; else they have the groups of the next one.
 
     Raises:
         UsageError: The file cannot be read, a column is missing, or rows are invalid; ten of them are listed.
@@ -221,7 +230,7 @@ class _VoteReader:
         self._first, self._second, self._outcome, self._lines = array("i"), array("i"), array("b"), array("i")
         names = dict.fromkeys((*GROUP_COLUMNS, "judge", *([] if group is None else [group])))
         self._labels = {name: _Coder() for name in names}
-        self._orders = _Coder()
+        self._orders, self._has_order = _Coder(), False
         self._unanswered: dict[str, int] = {}
         self._own_rivals = 0
         self._problems: list[str] = []
@@ -322,6 +331,7 @@ class _VoteReader:
             self._unanswered[judge] = self._unanswered.get(judge, 0) + 1
             return
         winner = _ALIASES.get(word.lower(), word.lower())
+        self._has_order |= "order" in record
         given = record.get("order", "").strip().lower()
         order = given or "ab"
         if winner not in WINNERS:
@@ -355,7 +365,7 @@ class _VoteReader:
         labels = {name: coder.labels() for name, coder in self._labels.items() if coder.numbers.keys() - {""}}
         if len(self._outcome):
             self._check_group([*labels, "model_a", "model_b", "winner"])
-        group_name = self._wanted or next((name for name in GROUP_COLUMNS if name in labels), "")
+        group_name = next((name for name in (self._wanted or "", *GROUP_COLUMNS) if name in labels), "")
         group = labels.get(group_name)
         judge = labels.get("judge")
         votes = Votes(
@@ -366,8 +376,8 @@ class _VoteReader:
             case=labels.get("case", labels.get("id")),
             group=None if group is None else _separate_unnamed(group),
             judge=judge,
-            order=self._orders.labels() if "ab" in self._orders.numbers else None,
-            group_name="" if group is None else group_name,
+            order=self._orders.labels() if self._has_order else None,
+            group_name=group_name,
             unanswered=self._unanswered,
             derived=judge is not None and set(judge.names) == {DERIVED_JUDGE},
         )
@@ -393,7 +403,7 @@ class _VoteReader:
             notes.insert(
                 0, f"{_count(failed, 'row')} without a winner {_has(failed)} no vote, and {_do(failed)} not count."
             )
-        return _select(votes, kept, tuple(notes))
+        return select_votes(votes, kept, tuple(notes))
 
     def _check_repeats(self, votes: Votes) -> tuple[Ints, list[str]]:
         """Return the rows to keep, and sentences on votes that are repeated or flip with the order."""
@@ -471,11 +481,33 @@ def _describe_flips(votes: Votes, rows: Ints, who: Ints) -> list[str]:
     ]
 
 
-def _select(votes: Votes, rows: Ints, notes: tuple[str, ...]) -> Votes:
+def with_known_order(votes: Votes) -> Votes:
+    """Return the votes of which it is known what was shown first, as the advantage of the first position is fitted to.
+
+    Raises:
+        UsageError: That is known of none.
+    """
+    known = np.flatnonzero(votes.has_order)
+    lost = len(votes) - len(known)
+    if not lost:
+        return votes
+    if not len(known):
+        raise UsageError(
+            "None of these votes says which output was shown first: their order is empty, as of verdicts over both "
+            "orders. Of a run, `beholder arena show RUN --position` fits the single answers."
+        )
+    note = f"{_count(lost, 'vote')} without a known order {_do(lost)} not count, as the position is fitted."
+    return select_votes(votes, known, (*votes.notes, note))
+
+
+def select_votes(votes: Votes, rows: Ints, notes: tuple[str, ...]) -> Votes:
+    """Return some votes, on the models that they are on."""
+    models, place = np.unique(np.concatenate([votes.first[rows], votes.second[rows]]), return_inverse=True)
+    first, second = place.astype(np.int32).reshape(2, -1)
     return Votes(
-        votes.models,
-        votes.first[rows],
-        votes.second[rows],
+        tuple(votes.models[at] for at in models),
+        first,
+        second,
         votes.outcome[rows],
         case=None if votes.case is None else votes.case.select(rows),
         group=None if votes.group is None else votes.group.select(rows),

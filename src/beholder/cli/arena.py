@@ -414,9 +414,8 @@ def _print_estimate(found: ArenaEstimate) -> None:
     table = numbers_table(ESTIMATE_HEADERS, arena_estimate_rows(found))
     table.columns[1].justify = "left"
     print_table(table)
-    for judge in found.agreement.judges:
-        print_text("")
-        print_table(numbers_table(*confusion_table(judge)))
+    print_text("")
+    print_table(numbers_table(*confusion_table(found.agreement.judges[0])))
     print_text("")
     for sentence in arena_estimate_sentences(found):
         print_text(printable(sentence))

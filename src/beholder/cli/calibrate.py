@@ -210,7 +210,9 @@ def _print_results(results: Sequence[CalibrationChoice], notes: Sequence[str]) -
     if any(result.new_model for result in results):
         print_text(
             "Maker unseen: by maps of other makers' images, those of the same photograph among them. Neither seen: by "
-            "maps of other makers' images of other photographs, which is what new images by a new maker can expect."
+            "maps of other makers' images of other photographs, which is what new images by a new maker can expect; "
+            "but from which prediction on the end of the scale is predicted was found on other makers' images alone, "
+            "of all photographs."
         )
     print_text(results[0].interval_note)
     for note in notes:

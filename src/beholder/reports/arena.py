@@ -79,9 +79,10 @@ def arena_html(board: Leaderboard, statistics: ArenaStatistics, name: str) -> Ma
 
 def arena_estimate_title(found: ArenaEstimate) -> str:
     """Return what an estimate was made of."""
+    lost = f" ({found.unanswered:,} more have none)" if found.unanswered else ""
     return (
         f"The board of people, estimated: {found.board.votes:,} votes of people on {found.shared:,} of {found.pairs:,} "
-        "pairs, and the judge's on all"
+        f"pairs with a vote of the judge{lost}"
     )
 
 
@@ -102,19 +103,23 @@ def arena_estimate_rows(found: ArenaEstimate) -> list[Sequence[str]]:
 
 def arena_estimate_sentences(found: ArenaEstimate) -> list[str]:
     """Return the sentences below an estimated board."""
-    judges = [
+    judge = found.agreement.judges[0]
+    sentences = [
         f"The judge gives the vote of most people in {format_interval(judge.accuracy, 2)} of the pairs that both voted "
-        f"on; where both name a winner, in {format_interval(judge.accuracy_decided, 2)}. It leans to what was shown "
-        f"first by {format_interval(judge.lean, 2)}."
-        for judge in found.agreement.judges
+        f"on; where both name a winner, in {format_interval(judge.accuracy_decided, 2)}."
     ]
-    return [*judges, *found.notes, *found.board.notes, found.board.interval_note]
+    sentences += [
+        f"{'It' if one is judge else one.judge} leans to what was shown first by {format_interval(one.lean, 2)}."
+        for one in found.agreement.judges
+        if one.lean.value is not None
+    ]
+    return [*sentences, *found.notes, *found.board.notes, found.board.interval_note]
 
 
 def arena_estimate_html(found: ArenaEstimate) -> Markup:
     """Return an estimated board for a notebook."""
     parts = [html_table(ESTIMATE_HEADERS, arena_estimate_rows(found))]
-    parts += [html_table(*confusion_table(judge)) for judge in found.agreement.judges]
+    parts.append(html_table(*confusion_table(found.agreement.judges[0])))
     return html_result(arena_estimate_title(found), [*parts, html_sentences(arena_estimate_sentences(found))])
 
 

@@ -104,6 +104,7 @@ class ClusterBootstrap:
         count: int = DEFAULT_DRAWS,
         seed: int = DEFAULT_SEED,
         method: IntervalMethod | None = None,
+        strata: Sequence[int] = (),
     ) -> None:
         """Prepare the groups; draws are generated when they are needed.
 
@@ -113,11 +114,13 @@ class ClusterBootstrap:
             count: Number of draws.
             seed: Seed of the random generator.
             method: How intervals are computed; by default BCa up to `MAX_BCA_GROUPS` groups, percentiles beyond.
+            strata: Sizes of sets of groups that are each drawn by themselves, in the order of the groups' numbers.
         """
         self.size, self.count, self.seed = size, count, seed
         self.group_index = number_groups(groups, size)
         self.group_count = int(self.group_index.max()) + 1 if size else 0
         self.is_clustered = self.group_count < size
+        self.strata = [count for count in strata or (self.group_count,) if count]
         self.method = method or (
             IntervalMethod.BCA if self.group_count <= MAX_BCA_GROUPS else IntervalMethod.PERCENTILE
         )
@@ -126,10 +129,7 @@ class ClusterBootstrap:
         """Yield blocks of draws × groups: how often each group was drawn."""
         rng = np.random.default_rng(self.seed)
         for rows in self._blocks(self.count):
-            picked = rng.integers(0, self.group_count, (rows, self.group_count))
-            picked += np.arange(rows)[:, None] * self.group_count
-            flat = np.bincount(picked.ravel(), minlength=rows * self.group_count)
-            yield flat.astype(np.uint16).reshape(rows, self.group_count)
+            yield np.hstack([_draw_weights(rng, rows, count) for count in self.strata])
 
     def case_weights(self) -> Iterator[Floats]:
         """Yield blocks of draws × cases: how often each case was drawn."""
@@ -179,6 +179,12 @@ class ClusterBootstrap:
     def _blocks(self, rows: int) -> Iterator[int]:
         size = max(1, _WEIGHTS_PER_BLOCK // max(1, self.size))
         yield from (min(size, rows - start) for start in range(0, rows, size))
+
+
+def _draw_weights(rng: np.random.Generator, rows: int, groups: int) -> npt.NDArray[np.uint16]:
+    picked = rng.integers(0, groups, (rows, groups))
+    picked += np.arange(rows)[:, None] * groups
+    return np.bincount(picked.ravel(), minlength=rows * groups).astype(np.uint16).reshape(rows, groups)
 
 
 def estimate_from_draws(

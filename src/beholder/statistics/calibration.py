@@ -59,7 +59,8 @@ class CalibrationChoice:
         rows: Scores by recipe, with `RAW_JUDGE`, `ONE_RATER` and `AS_CHOSEN` (nested choice).
         new_model: Scores of the chosen recipe, the judge and a constant with each maker left out; empty where makers
             are not known.
-        new_model_and_photo: The same with each maker and each fold of photographs left out at once.
+        new_model_and_photo: The same with each maker and each fold of photographs left out at once; only the thresholds
+            beyond which an end of the scale is predicted are found on other makers' images of all photographs.
         helps: Whether the chosen map is worth applying.
         why: The reason for `helps`, in a sentence.
         maker_note: A sentence on what remains of the gain for new makers and photographs.

@@ -227,8 +227,9 @@ class CandidateEvaluation:
     def _predict(self, choice: MapChoice, division: _Division) -> list[Predicted]:
         finish = self.finish(choice)
         lines = self.held_out(LINE_NAME, division)
-        # The ends of a new maker are found on other makers. On other photographs as well they would be found anew for
-        # five times as many parts, and differ more among these than those of one map do.
+        # The ends of a new maker are found on other makers, with the ratings of the same photographs. On other
+        # photographs as well they would be found anew for five times as many parts, and differ more among these than
+        # those of one map do.
         found = [
             finish.predictions(task, map_, line, folds[-1])
             for task, map_, line, folds in zip(
@@ -244,7 +245,8 @@ class CandidateEvaluation:
         """Return what the map of a choice says of makers that it has not seen.
 
         Without `and_photo` the maps have seen the same photograph by other makers, with its ratings; with it they have
-        seen neither.
+        seen neither, except that the thresholds from which on a finished map predicts an end of the scale are found on
+        other makers' images of all photographs.
         """
         return self.predict(choice, _Division.BOTH if and_photo else _Division.MAKER)
 
@@ -263,8 +265,9 @@ class CandidateEvaluation:
     def choose(self, by: SelectionMeasure, without: int | None = None) -> MapChoice:
         """Return the map that is closest to people; of equal ones the first, which is the simplest.
 
-        With enough makers it goes by cases of which the map has seen neither maker nor photograph, in error as in ρ no
-        worse than the judge alone; it may lean towards the judge's own number for that.
+        With enough makers it goes by cases of which the map has seen neither maker nor photograph (but for the ends of
+        the scale, see `predict_new_makers`), in error as in ρ no worse than the judge alone; it may lean towards the
+        judge's own number for that.
 
         Args:
             by: What the map is chosen by.
