@@ -529,7 +529,7 @@ def test_our_own_workflow_judges_with_the_action(repository: Repository) -> None
     done = repository.job(**{name.replace("-", "_"): value for name, value in step["with"].items()})
     assert done.code == 0, done.log
     assert float(done.outputs["score"]) > 0
-    assert done.outputs["unscored"] == "1"
+    assert done.outputs["unscored"] == "0"
     assert repository.comments == []
 
 

@@ -267,10 +267,10 @@ class TestASuite:
     ) -> None:
         """Several rubrics and a budget; the tasks with a ledger go on with one run, and disturb nobody."""
         rubrics = [Rubric.load(f"edit-{name}") for name in ("preservation", "quality", "fidelity")]
+        known = [[one.key for one in rubric.criteria] for rubric in rubrics]
 
         def answer(received: Received) -> dict[str, object]:
-            keys = [[one.key for one in rubric.criteria] for rubric in rubrics]
-            asked = next(one for one in keys if all(key in " ".join(received.texts) for key in one))
+            [asked] = [keys for keys in known if all(key in (received.system or "") for key in keys)]
             return {"criteria": {key: {"justification": WORDS, "score": 6} for key in asked}}
 
         server.default = answer

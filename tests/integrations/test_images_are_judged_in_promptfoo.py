@@ -143,10 +143,8 @@ def test_an_evaluation_is_judged(tmp_path: Path, server: JudgeServer, programs: 
         assert why in graded["reason"]
         assert graded["metadata"]["graderError"]
         assert not results[name]["namedScores"]
-    [first] = [name for name in paid if "graderError" not in graded_by(results[name])["metadata"]]
-    assert results[first]["success"]
+    [first] = [name for name in paid if results[name]["success"]]
     for name in paid.keys() - {first}:
-        assert not results[name]["success"]
         assert "no score: over_budget" in graded_by(results[name])["reason"]
     assert sum("for money" in " ".join(one.texts) for one in server.received) == 1
     turned = results["refused, turned round"]
