@@ -5,6 +5,7 @@ set -euo pipefail
 
 environment=$BEHOLDER_HOME/environment
 work=${BEHOLDER_FOLDER:-$BEHOLDER_HOME} # of this suite; there may be several in a job
+cached=${BEHOLDER_CACHED:-} # the ledger of this suite as the cache has it, in the workspace
 
 # By its path: on Windows that has a colon, at which PATH would be split.
 find_python() {
@@ -27,12 +28,20 @@ install() {
     "$program" -m pip install --quiet --disable-pip-version-check "$package"
 }
 
+# Move a file, if it is there.
+move() { [[ ! -f $1 ]] || mv "$1" "$2"; }
+
 case $1 in
     install) install ;;
-    prepare | judge | publish) step "$1" ;;
-    # Put the ledger of the base branch aside, if the cache had one: that of this branch has the same name.
-    keep) [[ ! -f $work/beholder.db ]] || mv "$work/beholder.db" "$work/baseline.db" ;;
+    prepare) step prepare ;;
+    # The ledger of the base branch, if the cache had one; that of this branch has the same path there.
+    keep) move "$cached" "$work/baseline.db" ;;
+    judge) move "$cached" "$work/beholder.db" && step judge ;;
     # Only after a process was killed is there still a log beside the ledger.
-    close) [[ ! -f $work/beholder.db-wal ]] || step close ;;
+    close)
+        [[ ! -f $work/beholder.db-wal ]] || (step close)
+        move "$work/beholder.db" "$cached"
+        ;;
+    publish) rm -f "$cached" && step publish ;;
     *) echo "unknown step $1" >&2 && exit 2 ;;
 esac

@@ -334,7 +334,13 @@ def test_which_of_two_is_better(ask: Ask, server: JudgeServer) -> None:
     assert len(server.received) == 4  # each in both orders
     by_instruments = values(ask(("compare", given), flags=("--judge=instruments",))["results"][0])
     assert by_instruments["preference"]["winner"] is None  # no measurement tells what was asked for
+    assert by_instruments["missing_score_reason"].startswith("unmeasured, ")
     assert len(server.received) == 4
+    assert seen["missing_score_reason"] == ""
+    server.default = Fault.refusal("I cannot look at this.")
+    refused = values(ask(("compare", {**given, "instruction": "make it blue"}))["results"][0])
+    assert (refused["outcome"], refused["preference"]["winner"]) == ("refused", None)
+    assert "I cannot look at this" in refused["missing_score_reason"]
 
 
 def test_what_is_wrong_with_the_start_is_said_then(python: str, project: Path, environment: dict[str, str]) -> None:

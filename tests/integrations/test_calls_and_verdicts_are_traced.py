@@ -98,6 +98,18 @@ class TestAVerdict:
         assert {one["gen_ai.evaluation.score.value"] for one in criteria} == {6.0}
         assert {one["gen_ai.evaluation.explanation"] for one in criteria} == {WORDS}
 
+    def test_says_what_was_answered_no_where_a_criterion_has_no_reason(
+        self, run: Run, server: JudgeServer, tmp_path: Path
+    ) -> None:
+        criterion = {"key": "light", "question": "Is it good?", "scale": [1, 7], "assertions": ["Is it soft?"]}
+        images = [{"role": "edited", "label": "P"}]
+        (tmp_path / "own.yaml").write_text(json.dumps({"rubric": "own", "images": images, "criteria": [criterion]}))
+        found = {"id": "light_1", "answer": "No", "evidence": "hard edges"}
+        server.default = {"criteria": {"light": {"assertions": [found], "score": 3}}}
+        events = run('otel.instrument(); b.judge("own.yaml", edited="after.png", judge="openai:m")')["events"]
+        [criteria] = [one for one in events if one["gen_ai.evaluation.name"] == "own.light"]
+        assert criteria["gen_ai.evaluation.explanation"] == "Is it soft? hard edges"
+
     @pytest.mark.parametrize("outcome", FAILURES)
     def test_without_a_score_is_an_error_and_has_no_value(self, run: Run, server: JudgeServer, outcome: str) -> None:
         server.default = FAILURES[outcome]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from support.host_projects import project_environment, reply_to
-from support.host_scripts import KEYS, write_pair
+from support.host_projects import PRICED, project_environment, reply_to
+from support.host_scripts import KEYS, WORDS, write_pair
 from support.hosts import node_host
 
 import beholder
@@ -56,13 +56,15 @@ def case(instruction: str, config: object = None, **more: Any) -> dict[str, Any]
 @pytest.mark.slow
 def test_an_evaluation_is_graded(folder: Path, server: JudgeServer) -> None:
     programs = node_host("agentv", "agentv@4.42.4")
-    over = {"budget": 0.02, "config": {"name": "edits-1"}, "options": {"price": {"input": 10, "output": 10}}}
+    one = {"budget": 0.003, "config": {"name": "edits-1"}, "options": PRICED}  # for whichever process is the first
+    paid = [f"paid-{number}" for number in range(4)]
     tests: dict[str, tuple[str, dict[str, Any]]] = {
         "good": ("make it 6", {}),
         "low": ("make it 4", {}),
         "refused": ("make it refused", {}),
         "missing": ("make it 6", {"images": {"edited": "output[1]"}}),
-        "over": ("make it 6 for nothing", over),
+        "negated": ("make it refused", {"negate": True}),
+        **{id_: (f"make it 6 for money {id_}", one) for id_ in paid},
     }
     target: dict[str, object] = {
         "name": "edit",
@@ -108,10 +110,16 @@ def test_an_evaluation_is_graded(folder: Path, server: JudgeServer) -> None:
     for id_, why in {
         "refused": "no score: refused",
         "missing": "The image 'edited' should be output[1], and there is 1 in the output.",
-        "over": "no score: over_budget",
     }.items():
         assert rows[id_]["score"] == 0
         assert why in graded(id_)
+    [first] = [id_ for id_ in paid if rows[id_]["score"]]
+    for id_ in {*paid} - {first}:
+        assert "no score: over_budget" in graded(id_)
+    assert sum("for money" in " ".join(one.texts) for one in server.received) == 1
+    # AgentV makes a pass of what could not be judged, and our program never learns of the key: so says docs/agentv.md.
+    assert rows["negated"]["score"] == 1
+    assert "no score: refused" in graded("negated")
     names = {record.name for record in list_runs(folder / "beholder.db")}
     assert len(names) == 2  # one for each setup, whatever processes asked
     assert "edits-1" in names
@@ -128,6 +136,40 @@ def test_an_answer_is_for_both_contracts(folder: Path) -> None:
     low = grade(case("make it 4"))
     assert low["pass"] is False
     assert grade(case("make it 4", {**BY, "ledger": None, "threshold": 0.5}))["pass"] is True
+
+
+def test_a_failed_gate_fails_the_case_though_agentv_looks_at_the_score_alone(folder: Path, server: JudgeServer) -> None:
+    images = [{"role": "edited", "label": "The photograph"}]
+    criteria = [{"key": key, "question": "Is it good?", "scale": [1, 7]} for key in ("light", "color")]
+    gates = [{"criterion": "light", "least": 5}]
+    own = {"rubric": "own", "images": images, "criteria": criteria, "scoring": {"gates": gates}}
+    (folder / "own.yaml").write_text(json.dumps(own))
+    config = {"rubric": "own.yaml", "judge": "openai:m", "ledger": None}
+
+    def answer(light: int) -> dict[str, Any]:
+        server.default = {"criteria": {"light": {"reason": WORDS, "score": light}, "color": {"reason": "", "score": 7}}}
+        return grade(case("make it light", config))
+
+    dark, light = answer(4), answer(5)
+    assert (dark["score"], dark["pass"]) == (0, False)
+    assert dark["details"]["beholder"]["score"] == pytest.approx(0.75)
+    assert dark["reason"].endswith("0.75 by openai:m, gate light")
+    [gate] = [one for one in dark["assertions"] if one["text"] == "gate light"]
+    assert gate == {"text": "gate light", "passed": False, "evidence": "4 is below the least, 5"}
+    assert light["score"] == pytest.approx(5 / 6)
+    assert light["pass"] is True
+    assert [one["id"] for one in light["checks"]] == ["light", "color"]
+
+
+def test_the_threshold_is_that_of_the_rubric(folder: Path) -> None:
+    rubric = beholder.Rubric.load("edit-preservation")
+    assert rubric.scoring.threshold is None
+    for threshold, passed in ((0.9, False), (0.4, True), (0, True)):
+        answer = grade(case("make it 4", {**BY, "ledger": None, "options": {"threshold": threshold}}))
+        assert answer["pass"] is passed
+        assert [one["pass"] for one in answer["checks"]] == [passed] * 3
+    lowest = grade(case("make it 4", {**BY, "ledger": None, "threshold": 0}))
+    assert [one["pass"] for one in lowest["checks"]] == [True] * 3
 
 
 def test_images_are_found_where_the_assertion_says(folder: Path, server: JudgeServer) -> None:
@@ -159,8 +201,7 @@ def test_an_agent_names_no_file_from_elsewhere(folder: Path, tmp_path_factory: p
 def test_cases_of_one_name_share_a_budget_whatever_starts_their_processes(
     folder: Path, server: JudgeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"price": {"input": 1, "output": 1}, "params": {"max_tokens": 100}, "audit": False, "thumbnails": False}
-    config = {**BY, "budget": 0.003, "options": options}
+    config = {**BY, "budget": 0.003, "options": PRICED}
     with pytest.raises(UsageError, match="`budget` of the assertion needs a ledger and a `name`"):
         grade(case("make it 6", config))
     config["name"] = "edits-1"

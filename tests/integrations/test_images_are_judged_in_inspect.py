@@ -13,7 +13,8 @@ from support.host_projects import project_environment, reply_to
 from support.host_scripts import KEYS, WORDS, write_pair
 from support.hosts import python_host
 
-from beholder import Run, list_rubrics, list_runs
+from beholder import Rubric, Run, list_rubrics, list_runs
+from beholder.testing.base import Received
 from beholder.testing.server import JudgeServer
 
 pytestmark = pytest.mark.slow
@@ -34,7 +35,7 @@ from beholder.integrations.inspect import judge
 
 def edit(input, tools, choice, config):
     asked = input[-1].text
-    made = [] if "nothing" in asked else [ContentImage(image=AFTER)]
+    made = [] if "nothing" in asked else [ContentImage(image="../private.png" if "outside" in asked else AFTER)]
     message = ChatMessageAssistant(content=[ContentText(text="here"), *made])
     usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
     return ModelOutput(model="mock", choices=[ChatCompletionChoice(message=message)], usage=usage)
@@ -43,7 +44,7 @@ AFTER = "data:image/png;base64," + base64.b64encode(open("after.png", "rb").read
 
 def sample(what):
     content = [ContentText(text=f"make it {what}"), ContentImage(image="before.png")]
-    return Sample(input=[ChatMessageUser(content=content)], id=what, target="x")
+    return Sample(input=[ChatMessageUser(content=content)], id=what, target="x", metadata={"photo": "../private.png"})
 
 def run(whats, log_images=True, model="mockllm/model", **arguments):
     arguments = {"judge": "openai:m", **arguments}
@@ -73,10 +74,10 @@ def run_python(tmp_path: Path, server: JudgeServer, python: Path) -> RunPython:
     """Runs the interpreter that has inspect_ai, in a folder with photographs."""
     write_pair(tmp_path)
 
-    def run(*arguments: str, **environment: str) -> Result:
+    def run(*arguments: str, cwd: str = ".", **environment: str) -> Result:
         return subprocess.run(
             [python, *arguments],
-            cwd=tmp_path,
+            cwd=tmp_path / cwd,
             env=project_environment(server, HOME=str(tmp_path), XDG_DATA_HOME=str(tmp_path), **environment),
             capture_output=True,
             text=True,
@@ -143,6 +144,25 @@ class TestALiveTask:
             assert one["reason"] == "scoring_failed"
             assert "over\\_budget" in one["explanation"]
         assert not server.received
+
+    def test_names_no_file_from_elsewhere(self, run_python: RunPython, server: JudgeServer, tmp_path: Path) -> None:
+        (tmp_path / "project").mkdir()
+        (tmp_path / "private.png").write_bytes((tmp_path / "after.png").read_bytes())
+        for name in ("before.png", "after.png"):
+            (tmp_path / name).rename(tmp_path / "project" / name)
+        places = ("'input': 'user[0]', 'edited': 'output[0]'", "'input': 'user[0]', 'edited': 'metadata.photo'")
+        closed = [f"['outside'], images={{{one}}}" for one in places]
+        logs = evaluate(run_python, *closed, *(f"{one}, roots='..'" for one in closed), cwd="project")
+        assert len(logs) == 4
+        for log in logs[:2]:
+            [score] = read_log(log)["scores"].values()
+            assert score["reason"] == "scoring_failed"
+            assert (
+                "not below the folders that are open to images of an output (roots of the scorer)"
+                in (score["explanation"])
+            )
+        for log in logs[2:]:
+            assert read_log(log)["mean"]["score"] == pytest.approx(5 / 6)
 
     def test_wrong_use_is_said_before_anything_is_asked_and_a_criterion_called_score_hides_no_number(
         self, run_python: RunPython, server: JudgeServer, tmp_path: Path
@@ -241,3 +261,42 @@ class TestASuite:
         assert broken.returncode != 0
         assert "after.png" in broken.stdout + broken.stderr
         assert "Traceback" not in broken.stdout + broken.stderr
+
+    def test_has_sessions_of_its_own_beside_another_one(
+        self, run_python: RunPython, server: JudgeServer, tmp_path: Path
+    ) -> None:
+        """Several rubrics and a budget; the tasks with a ledger go on with one run, and disturb nobody."""
+        rubrics = [Rubric.load(f"edit-{name}") for name in ("preservation", "quality", "fidelity")]
+        known = [[one.key for one in rubric.criteria] for rubric in rubrics]
+
+        def answer(received: Received) -> dict[str, object]:
+            [asked] = [keys for keys in known if all(key in (received.system or "") for key in keys)]
+            return {"criteria": {key: {"justification": WORDS, "score": 6} for key in asked}}
+
+        server.default = answer
+        price = {"input": 1, "output": 1}
+        suite = {"rubric": "edit", "cases": "cases.jsonl", "budget": 1}
+        (tmp_path / "suite.yaml").write_text(json.dumps({**suite, "judges": [{"judge": "openai:m", "price": price}]}))
+        rows = [{"input": "before.png", "edited": "after.png", "instruction": f"make it {n}", "id": n} for n in "64"]
+        (tmp_path / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        body = """
+from inspect_ai import eval
+from beholder.integrations.inspect import suite
+kept = {"ledger": "l.db", "name": "both"}
+tasks = [suite("suite.yaml"), *(suite("suite.yaml", **kept) for _ in range(2))]
+for log in eval(tasks, model="none", max_tasks=3, display="none", log_dir="logs", log_format="json"):
+    print("LOG", log.location)
+"""
+        done = run_python("-c", body)
+        assert done.returncode == 0, done.stdout + done.stderr
+        logs = [line.removeprefix("LOG ") for line in done.stdout.splitlines() if line.startswith("LOG ")]
+        assert len(logs) == 3
+        for log in logs:
+            scores = [
+                one for sample in json.loads(Path(log).read_text())["samples"] for one in sample["scores"].values()
+            ]
+            assert [one["value"]["score"] for one in scores] == [pytest.approx(5 / 6)] * 6, scores
+        [run] = list_runs(tmp_path / "l.db")
+        assert run.name == "both"
+        assert len(list(run.verdicts())) == 6
+        assert len(server.received) == 12  # by the tasks with a ledger each case once

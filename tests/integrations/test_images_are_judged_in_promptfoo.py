@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.host_projects import project_environment, reply_to
+from support.host_projects import PRICED, project_environment, reply_to
 from support.host_scripts import write_pair
 from support.hosts import node_host
 
@@ -99,9 +99,16 @@ def write_tests(folder: Path, tests: Mapping[str, Mapping[str, Any]]) -> None:
     write_pair(folder)
 
 
+def graded_by(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What the assertion said."""
+    [graded] = result["gradingResult"]["componentResults"]
+    return dict(graded)
+
+
 @pytest.mark.slow
 def test_an_evaluation_is_judged(tmp_path: Path, server: JudgeServer, programs: Path) -> None:
-    over = {"budget": 0.02, "name": "edits-1", "options": {"price": PRICE}}
+    one = {"budget": 0.003, "name": "edits-1", "options": PRICED}  # for whichever process is the first
+    paid = {f"paid {number}": {"instruction": f"make it 6 for money {number}", "config": one} for number in range(4)}
     write_tests(
         tmp_path,
         {
@@ -111,7 +118,7 @@ def test_an_evaluation_is_judged(tmp_path: Path, server: JudgeServer, programs: 
             "refused": {"instruction": "make it refused"},
             "refused, turned round": {"instruction": "make it refused", "type": "not-python"},
             "no image": {"made": "", "instruction": "make it 6"},
-            "over budget": {"instruction": "make it 6 for nothing", "config": over},
+            **paid,
             "wrong": {"instruction": "make it 6", "config": {"jugde": "openai:m"}},
         },
     )
@@ -129,14 +136,17 @@ def test_an_evaluation_is_judged(tmp_path: Path, server: JudgeServer, programs: 
     for name, why in {
         "refused": "no score: refused",
         "no image": "no score: The image 'edited' should be output, and there are 0 in the output.",
-        "over budget": "no score: over_budget",
         "wrong": "'jugde', which is no key of it; did you mean 'judge'?",
     }.items():
         assert not results[name]["success"]
-        [graded] = results[name]["gradingResult"]["componentResults"]
+        graded = graded_by(results[name])
         assert why in graded["reason"]
         assert graded["metadata"]["graderError"]
         assert not results[name]["namedScores"]
+    [first] = [name for name in paid if results[name]["success"]]
+    for name in paid.keys() - {first}:
+        assert "no score: over_budget" in graded_by(results[name])["reason"]
+    assert sum("for money" in " ".join(one.texts) for one in server.received) == 1
     turned = results["refused, turned round"]
     assert not turned["success"]
     assert "no score: refused" in turned["gradingResult"]["reason"]
@@ -242,6 +252,24 @@ def test_the_text_of_an_output_names_no_file_from_elsewhere(
     opened = context({"threshold": 0.1})
     opened["config"]["roots"] = [str(elsewhere)]
     assert "graderError" not in get_assert(outside, opened)["metadata"]
+
+
+def test_a_budget_is_not_given_twice_under_one_name(folder: Path, server: JudgeServer) -> None:
+    first = context({"threshold": 0.1})
+    first["config"] |= {"name": "edits-1", "budget": 1, "ledger": "b.db"}
+    first["config"]["options"] |= {"price": PRICE}
+    assert get_assert("after.png", first)["pass"]
+    asked = len(server.received)
+    stricter = {**first, "config": {**first["config"], "threshold": 0.9}}
+    result = get_assert("after.png", stricter)
+    assert "has a run 'edits-1' of another judge, number of samples or options" in result["reason"]
+    assert "a budget is for one run: give this one another name" in result["reason"]
+    assert result["metadata"]["graderError"]
+    assert len(server.received) == asked
+    assert len(list_runs("b.db")) == 1
+    assert get_assert("after.png", first)["pass"]
+    unlimited = {**stricter, "config": {key: one for key, one in stricter["config"].items() if key != "budget"}}
+    assert "graderError" not in get_assert("after.png", unlimited)["metadata"]
 
 
 def test_the_files_are_written_once(folder: Path) -> None:

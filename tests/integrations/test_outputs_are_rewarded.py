@@ -105,6 +105,23 @@ class TestTrl:
         monkeypatch.setenv("WORLD_SIZE", "8")
         with pytest.raises(beholder.UsageError, match="A budget needs a ledger and a name"):
             make_score("edit-preservation", **setup)
+        for lacking in ({}, {"ledger": setup["ledger"]}):
+            with (
+                beholder.Session("openai:m", budget=1, options=setup["options"], **lacking) as alone,
+                pytest.raises(beholder.UsageError, match="A budget needs a ledger and a name"),
+            ):
+                make_score("edit-preservation", session=alone)
+        with beholder.Session(**setup, name="grpo") as shared:
+            make_score("edit-preservation", session=shared)
+
+    def test_a_budget_is_for_one_run_of_a_name(self, server: JudgeServer, tmp_path: Path) -> None:
+        options = {"price": {"input": 1, "output": 1}, "base_url": server.openai_url}
+        setup: dict[str, Any] = {"judge": "openai:m", "budget": 1, "ledger": str(tmp_path / "b.db"), "name": "grpo"}
+        reward("edit-preservation", **setup, options=options)
+        make_score("edit-quality", **setup, options=options)  # of the same run
+        with pytest.raises(beholder.LedgerError, match="a budget is for one run: give this one another name"):
+            make_score("edit-preservation", **setup, samples=2, options=options)
+        assert len(beholder.list_runs(tmp_path / "b.db")) == 1
 
     def test_beyond_the_budget_is_none(self, server: JudgeServer) -> None:
         options = {"base_url": server.openai_url, "price": {"input": 1, "output": 1}}

@@ -20,6 +20,9 @@ from support.preferences import judge_by, pair
 
 import beholder
 from beholder import Run, UsageError
+from beholder.images.image import PreparedImage, Sizing
+from beholder.images.prepare import prepare_image
+from beholder.integrations import label_studio
 from beholder.integrations.label_studio import export_project, import_project
 from beholder.ledger.ledger import Ledger
 from beholder.testing.base import Fault
@@ -129,6 +132,31 @@ def test_a_project_is_blind_and_each_rater_has_an_order(run: Run, tmp_path: Path
         assert Image.open(BytesIO(data)).size == (64, 2100)  # as large as the file is
     with pytest.raises(UsageError, match="not an empty folder"):
         export_project(run, tmp_path / "project")
+
+
+def test_a_case_that_nobody_can_see_is_left_out(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[bytes] = []
+
+    def count(data: bytes, sizing: Sizing) -> PreparedImage:
+        decoded.append(data)
+        return prepare_image(data, sizing)
+
+    monkeypatch.setattr(label_studio, "prepare_image", count)
+    (tmp_path / "photo-2.png").unlink()
+    for tasks in export_project(run, tmp_path / "project", raters=["Ana", "Bo"]):
+        assert len(load(tasks)) == 5
+    assert len(decoded) == 5  # each once, for all raters
+    assert "An image of 'model-a/2' cannot be copied into the project" in caplog.text
+    for photo in tmp_path.glob("photo-*.png"):
+        photo.unlink()
+    for _ in range(2):  # nothing is in the way of the second try
+        with pytest.raises(UsageError, match=r"No case can be rated\. An image of 'model-a/0' cannot be copied"):
+            export_project(run, tmp_path / "empty")
+    assert not (tmp_path / "empty").exists()
+    with pytest.raises(UsageError, match=r"Two raters would have the file 'tasks-a-b.json'"):
+        export_project(run, tmp_path / "empty", raters=["a b", "a/b"])
 
 
 def text_count(path: Path) -> int:

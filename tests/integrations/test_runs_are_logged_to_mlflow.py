@@ -37,7 +37,7 @@ def logged(run):
     table = mlflow.MlflowClient().load_table(info.experiment_id, "verdicts.json", [run])
     files = {one.path for one in mlflow.MlflowClient().list_artifacts(run)}
     return {
-        "metrics": data.metrics, "params": data.params, "files": sorted(files),
+        "metrics": data.metrics, "tags": data.tags, "files": sorted(files),
         "table": json.loads(table.to_json(orient="records")),
     }
 """
@@ -77,7 +77,8 @@ print(json.dumps([logged(mine.info.run_id), logged(told.stdout.split()[-1])]))
     assert metrics["edit-preservation/unchanged_regions"] == 6
     assert (metrics["verdicts"], metrics["unscored"]) == (3, 2)
     assert (metrics["outcomes/refused"], metrics["outcomes/unreadable"]) == (1, 1)
-    assert by_python["params"]["judges"] == "openai:m"
+    assert "cost_usd" not in metrics  # nobody knows the price of this model
+    assert by_python["tags"]["beholder.judges"] == "openai:m"
     assert {"report.html", "verdicts.json"} <= set(by_python["files"])
     rows = {row["case"]: row for row in by_python["table"]}
     assert rows.keys() == {"refused", "good", "gone"}
@@ -86,6 +87,29 @@ print(json.dumps([logged(mine.info.run_id), logged(told.stdout.split()[-1])]))
     assert rows["good"]["edited"]["type"] == "image"
     assert rows["good"]["unchanged_regions.score"] == 6
     assert [row["case"] for row in by_command["table"] if row["input"] is not None] == ["refused"]  # the worst one
+
+
+def test_two_runs_are_logged_into_one(run: Run) -> None:
+    code = f"""{JUDGED}{LOGGED}
+from beholder.integrations.trackers import log_run
+price = {{"price": {{"input": 1, "output": 1}}}}
+with b.Session("openai:m", ledger="b.db", name="priced", samples=2, options=price) as session:
+    assert session.judge("edit-preservation", **{{key: one for key, one in cases[0].items() if key != "id"}})
+    other = session.run
+with mlflow.start_run() as mine:
+    mlflow.set_tag("judges", "mine")
+    for one in (judged, other):
+        log_run(one, to="mlflow")
+print(json.dumps([logged(mine.info.run_id), judged.id, other.id, float(other.spent_usd)]))
+"""
+    found, first, second, spent = run(code)
+    assert first != second
+    assert (found["tags"]["beholder.run"], found["tags"]["beholder.name"]) == (second, "priced")
+    assert found["tags"]["judges"] == "mine"
+    assert spent > 0
+    assert found["metrics"]["cost_usd"] == pytest.approx(spent)
+    assert found["metrics"]["verdicts"] == 1
+    assert len(found["table"]) == 3 + 1
 
 
 def test_the_scorer_has_an_error_and_no_value_where_there_is_no_score(run: Run) -> None:
@@ -139,15 +163,23 @@ print(json.dumps([
     said(lambda: log_run(None, to="tensorboard")),
     said(lambda: bm.scorer("edit-preservation", session=session).run(
         inputs={{"input": "before.png", "instruction": "x"}}, outputs="/etc/hostname")),
+    *(said(lambda: bm.scorer("edit-preservation", session=session).run(
+        inputs={{"input": "before.png", "instruction": "x"}}, outputs=outputs)) for outputs in (
+        {{"edited": {{"path": "/etc/hostname"}}}}, {{"edited": [{{"path": "/etc/hostname"}}]}},
+        [{{"path": "/etc/hostname"}}])),
+    said(lambda: bm.scorer("edit-preservation", session=session).run(
+        inputs={{"input": "before.png", "instruction": "x"}}, outputs={{"edited": {{"file": "after.png"}}}})),
     said(lambda: log_run(judged, to="mlflow")),
     said(lambda: bm.scorer("edit-preservation", session=session, threshold=8)),
     said(lambda: bm.scorer("edit-preservation", criterion="unchanged_regions", threshold=6)),
+    said(lambda: bm.scorer("description", threshold=0.5, options={{"gates": ["hallucinations"]}})),
+    said(lambda: bm.scorer("description", options={{"gates": ["hallucinations"]}})),
 ]))
 """
     code = code.replace(
         "def said(", JUDGED.removeprefix(HEAD) + 'mlflow.set_tracking_uri("http://127.0.0.1:9")\ndef said('
     )
-    criterion, family, both, unclear, tracker, outside, gone, threshold, stars = run(
+    criterion, family, both, unclear, tracker, *outside, unknown, gone, threshold, stars, gated, open_ = run(
         code, MLFLOW_HTTP_REQUEST_MAX_RETRIES="0"
     )
     assert "no criterion 'beauty'; it has unchanged_regions" in criterion
@@ -155,11 +187,17 @@ print(json.dumps([
     assert "either it or them" in both
     assert "output=" in unclear
     assert "mlflow or wandb, not to 'tensorboard'" in tracker
-    assert "not below the folders that are open to images of an output (`roots` of the scorer)" in outside
+    assert len(outside) == 4
+    for one in outside:
+        assert "not below the folders that are open to images of an output (`roots` of the scorer)" in one
+    assert unknown.startswith("The image 'edited' is a dict with 'file'; ")
     assert gone.startswith("MLflow did not take the run: ")
     assert "127.0.0.1" in gone
     assert threshold == "threshold: the value goes from 0 to 1, and 8 is not in it."
     assert stars is None
+    assert "compares nothing but the score, and description has gates" in gated
+    assert "(hallucinations)" in gated
+    assert open_ is None
 
 
 @pytest.mark.parametrize(("containing", "printed"), [("log_run", "[1]"), ("genai.evaluate", "[0.833]")])

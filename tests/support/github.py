@@ -218,18 +218,26 @@ class _Job:
         if name == "actions/setup-python":
             self.context[f"steps.{step['id']}.outputs.python-path"] = sys.executable
         elif name == "actions/cache/save":
-            if Path(given["path"]).exists():
-                shutil.copyfile(given["path"], self.repository.folder / "cache" / given["key"])
+            if self.cached(given["path"]).exists():
+                shutil.copyfile(self.cached(given["path"]), self.repository.folder / "cache" / given["key"])
         elif name == "actions/cache/restore":
             # The newest whose key begins so. Which cache is whose: by the branch, of which the key has the digest.
             found = list((self.repository.folder / "cache").glob(f"{given['restore-keys']}*"))
             if found:
-                shutil.copyfile(max(found, key=lambda one: int(one.name.split("-")[-2])), given["path"])
+                newest = max(found, key=lambda one: int(one.name.split("-")[-2]))
+                shutil.copyfile(newest, self.cached(given["path"]))
         else:
             assert name == "actions/upload-artifact"
             self.report = Path(given["path"]).read_text("utf-8")
             self.context[f"steps.{step['id']}.outputs.artifact-url"] = ARTIFACT
         return 0
+
+    def cached(self, path: str) -> Path:
+        """The file of a cache. GitHub finds a cache only by the very path that it was saved with, so that this must not
+        have the folders of a runner in it."""
+        assert not Path(path).is_absolute()
+        assert ".." not in Path(path).parts  # which the cache refuses
+        return self.repository.checkout / path
 
     def expand(self, text: str) -> str:
         return re.sub(r"\$\{\{ (.*?) \}\}", lambda found: str(self.evaluate(found[1])), text)

@@ -16,6 +16,15 @@ def reply_to(received: Received) -> ReplyContent:
     return REFUSAL if instruction.startswith("refused") else edit_answer(4 if instruction.startswith("4") else 6)
 
 
+# Options with which a budget of 0.003 is enough for one case, and not for two.
+PRICED = {
+    "price": {"input": 1, "output": 1},
+    "params": {"max_tokens": 100},
+    "audit": False,
+    "thumbnails": False,
+}
+
+
 def project_environment(server: JudgeServer, **more: str) -> dict[str, str]:
     """Return the environment of a host that asks this server, and has no settings of whoever runs the tests."""
     inherited = {

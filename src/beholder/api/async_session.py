@@ -141,7 +141,9 @@ class AsyncSession:
             ledger = self._open_ledger(setup.ledger, create=not run_id)
             try:
                 if not run_id:
-                    run_id = find_or_create_session_run(ledger, setup.name or "", settings, options.prompt_text, key).id
+                    run_id = find_or_create_session_run(
+                        ledger, setup.name or "", settings, options.prompt_text, key, sole=setup.sole
+                    ).id
             except BaseException:
                 if self._own_ledger is not None:
                     self._own_ledger.close()

@@ -442,7 +442,12 @@ OptionsLike = Options | Mapping[str, object] | None
 
 @dataclass(frozen=True, slots=True)
 class SessionSetup:
-    """The arguments of a session, from which another process opens it again."""
+    """The arguments of a session, from which another process opens it again.
+
+    Attributes:
+        sole: Refuse a name that a run of other judges, samples or options has. For hosts that promise a budget for all
+            that is judged under one name: such a run would have a budget of its own.
+    """
 
     judge: Judges = None
     ledger: str | os.PathLike[str] | Ledger | None = None
@@ -451,6 +456,7 @@ class SessionSetup:
     concurrency: int = 32
     samples: int = 1
     options: Options = field(default_factory=Options)
+    sole: bool = False
 
     def __post_init__(self) -> None:
         for given, kinds, wanted in (

@@ -179,7 +179,17 @@ class Session:
         samples: int = 1,
         options: OptionsLike = None,
     ) -> None:
-        self._setup = SessionSetup(judge, ledger, name, budget, concurrency, samples, Options.of(options))
+        self._begin(SessionSetup(judge, ledger, name, budget, concurrency, samples, Options.of(options)))
+
+    @classmethod
+    def _of(cls, setup: SessionSetup) -> Self:
+        """Return a session by its setup."""
+        session = cls.__new__(cls)
+        session._begin(setup)
+        return session
+
+    def _begin(self, setup: SessionSetup) -> None:
+        self._setup = setup
         self._key = secrets.token_hex(8)
         self._run_id = ""
         self._closed = False

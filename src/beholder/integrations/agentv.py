@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beholder.integrations.grader import GraderConfig, list_images
-from beholder.integrations.shared import criterion_share, describe_criterion, show_score, verdict_summary
+from beholder.integrations.shared import criterion_share, describe_criterion, pick_image, show_score, verdict_summary
 
 if TYPE_CHECKING:
+    from beholder.rubrics.rubric import Rubric
     from beholder.verdicts.verdict import Verdict
 
 USUAL_THRESHOLD = 0.8  # AgentV's own
@@ -43,7 +44,7 @@ def grade(payload: Mapping[str, Any]) -> dict[str, Any]:
             `budget`, `ledger`, `name`, `options`.
 
     Returns:
-        What a grader writes to stdout.
+        What a grader writes to stdout. The score is 0 where a gate failed: AgentV 4.x passes a case by its score alone.
 
     Raises:
         UsageError: The case or the configuration cannot be used.
@@ -54,18 +55,20 @@ def grade(payload: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(payload, Mapping):
         raise UsageError(f"A case of AgentV is a JSON object, and this is a {type(payload).__name__}.")
     config = GraderConfig.read(payload.get("config"), "the assertion")
-    verdict, run_id = config.judge(_find_inputs(config, payload), "agentv")
+    rubric = config.load_rubric()
+    verdict, run_id = config.judge(_find_inputs(config, rubric, payload), "agentv")
     if verdict.score is None:
         raise JudgeUnavailable(f"no score: {verdict.missing_score_reason}", verdict)
-    threshold = float(config.values.get("threshold") or USUAL_THRESHOLD)
-    passed = verdict.score >= threshold if verdict.passed is None else verdict.passed
+    threshold = USUAL_THRESHOLD if rubric.scoring.threshold is None else float(rubric.scoring.threshold)
+    gates = verdict.failed_gates
+    said = [f"{verdict.rubric} {verdict.score:.4g} by {verdict.judge}", *(f"gate {key}" for key in gates)]
     checks = list(_list_checks(verdict, threshold))
     shown = [{"text": one["text"], "passed": one["pass"], "evidence": one["reason"]} for one in checks]
     return {
-        "score": verdict.score,
+        "score": 0.0 if gates else verdict.score,
         "assertions": shown,
-        "pass": passed,
-        "reason": f"{verdict.rubric} {verdict.score:.4g} by {verdict.judge}",
+        "pass": verdict.score >= threshold if verdict.passed is None else verdict.passed,
+        "reason": ", ".join(said),
         "checks": checks,
         "details": {"beholder": verdict_summary(verdict, run_id)},
     }
@@ -83,8 +86,11 @@ def grade_text(text: str) -> str:
 
 
 def _list_checks(verdict: Verdict, threshold: float) -> Iterator[dict[str, Any]]:
-    """Yield a check for each assertion of the rubric; for a criterion without assertions whether it reaches the
-    threshold on its own scale."""
+    """Yield a failed check for each gate that failed, and a check for each assertion of the rubric; for a criterion
+    without assertions whether it reaches the threshold on its own scale."""
+    for key in verdict.failed_gates:
+        why = "; ".join(flag.why for flag in verdict.flags if flag.flag == "gate" and flag.at == key)
+        yield {"id": f"gate.{key}", "text": f"gate {key}", "pass": False, "reason": why}
     for key, result in verdict.criteria.items():
         for one in result.assertions:
             if one.answer in ("yes", "no"):
@@ -95,8 +101,7 @@ def _list_checks(verdict: Verdict, threshold: float) -> Iterator[dict[str, Any]]
             yield {"id": key, "text": text, "pass": share >= threshold, "reason": why, "score": share}
 
 
-def _find_inputs(config: GraderConfig, payload: Mapping[str, Any]) -> dict[str, object]:
-    rubric = config.load_rubric()
+def _find_inputs(config: GraderConfig, rubric: Rubric, payload: Mapping[str, Any]) -> dict[str, object]:
     roles, names = [one.role for one in rubric.images], [one.name for one in rubric.fields]
     metadata: Mapping[str, Any] = payload.get("metadata") or {}
     places = {role: place for role, place in _USUAL_IMAGES.items() if role in roles}
@@ -131,10 +136,7 @@ def _find_image(config: GraderConfig, role: str, place: str, payload: Mapping[st
     else:
         found = list(_list_images([one for one in payload.get("messages") or () if one.get("role") == "assistant"]))
         found = found or list_images(_read_output(payload))
-    if int(number or 0) >= len(found):
-        there = f"there is {len(found)}" if len(found) == 1 else f"there are {len(found)}"
-        raise UsageError(f"The image {role!r} should be {place}, and {there} in the {side}.")
-    image = found[int(number or 0)]
+    image = pick_image(found, int(number or 0), role, place, f"the {side}")
     if side == "input":
         return image.removeprefix("file://")
     workspace = payload.get("workspace_path")

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from beholder.errors import UsageError
-from beholder.images.image import printable_name
+from beholder.cases.case import normalize_images
+from beholder.errors import CaseError, ImageError, UsageError
+from beholder.images.image import ImageSource, printable_name
 from beholder.images.source import find_source_problem, is_remote
 
 
@@ -82,6 +83,26 @@ def find_output_image(image: str, roots: Sequence[str | os.PathLike[str]], how: 
         return image
     folders = tuple(Path(os.path.realpath(Path(folder).expanduser())) for folder in (os.getcwd(), *roots))
     return FileAccess(folders, f"images of an output ({how})").find_image(image)
+
+
+def find_output_images(
+    role: str, value: object, roots: Sequence[str | os.PathLike[str]], how: str
+) -> ImageSource | tuple[ImageSource, ...]:
+    """Return the image, or the images, that an output has for a role, as a case holds them: see `find_output_image`.
+    They may be in any form that a case takes, such as `{"path": …}`, which names a file too.
+
+    Raises:
+        UsageError: One is another file, or cannot be an image.
+    """
+    try:
+        held = normalize_images(value)
+    except ImageError as error:
+        raise CaseError(f"The image {role!r} {error}.") from None
+    found = [
+        one if isinstance(one, bytes) else find_output_image(os.fsdecode(one), roots, how)
+        for one in (held if isinstance(held, tuple) else (held,))
+    ]
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 def _path_of_uri(uri: str) -> str:

@@ -132,9 +132,9 @@ class JobResult:
         GitHub shows."""
         level = "notice" if self.passed else "error"
         decided = self.gate.sentences() if self.gate is not None else []
-        why = [("error", sentence) for sentence in self.problems] + [(level, sentence) for sentence in decided]
-        for how, sentence in why[:MAX_ANNOTATIONS]:
-            yield format_annotation(how, f"{self.name}: {sentence}", suite)
+        why = [*self.problems, *decided]
+        for sentence in why[:MAX_ANNOTATIONS]:
+            yield format_annotation(level, f"{self.name}: {sentence}", suite)
         for verdict in find_worst(self.run)[: max(0, MAX_ANNOTATIONS - len(why))] if self.run else ():
             yield format_annotation(level, _describe_verdict(verdict), suite, f"{verdict.case} by {verdict.rubric}")
 
@@ -308,11 +308,12 @@ def _escape_property(text: str) -> str:
 
 
 def _describe_verdict(verdict: Verdict) -> str:
+    from beholder.integrations.shared import explain_criterion
     from beholder.verdicts.verdict import format_share
 
     if verdict.score is None:
         return f"no score: {verdict.missing_score_reason}"
-    reasons = [f"{key} {one.score:g}: {one.reason}" for key, one in verdict.criteria.items() if one.score is not None]
+    reasons = [explain_criterion(key, one) for key, one in verdict.criteria.items() if one.score is not None]
     return "\n".join([f"score {format_share(verdict.score, 3, decisive=verdict.is_decisive)}", *reasons])
 
 
@@ -340,7 +341,9 @@ def _write_outputs(values: Mapping[str, str]) -> None:
 def _prepare(home: Path) -> None:
     """Make the folder of this suite, and name the caches of this branch and of the base branch.
 
-    A later run cannot overwrite a cache, so that each attempt has its own, and the newest is restored by its prefix.
+    Where the cache puts the ledger (`cached`) is relative to the workspace: its path is part of what a cache is found
+    by, and other folders differ from runner to runner. A later run cannot overwrite a cache, so that each attempt has
+    its own, and the newest is restored by its prefix.
     """
     name = _digest(read_name(os.environ))
     folder = home / name
@@ -353,7 +356,10 @@ def _prepare(home: Path) -> None:
     refs = {"own": own, "base": f"refs/heads/{base.removeprefix('refs/heads/')}" if base else own}
     keys = {f"{which}-cache": f"{prefix}-{_digest(ref)}-" for which, ref in refs.items()}
     attempt = f"{os.environ['GITHUB_RUN_ID']}-{os.environ['GITHUB_RUN_ATTEMPT']}"
-    _write_outputs({**keys, "new-cache": f"{keys['own-cache']}{attempt}", "folder": str(folder)})
+    cached = f".{prefix}.db"
+    Path(cached).unlink(missing_ok=True)  # whatever the checkout has there
+    new = f"{keys['own-cache']}{attempt}"
+    _write_outputs({**keys, "new-cache": new, "folder": str(folder), "cached": cached})
 
 
 def _judge(folder: Path) -> None:

@@ -107,20 +107,24 @@ class GraderConfig:
         """Judge a case, and return the verdict and the id of the run.
 
         Raises:
-            UsageError: Something of the configuration or the inputs is wrong.
+            UsageError: Something of the configuration or the inputs is wrong, or there is a budget, and a run of this
+                name with other judges, samples or options, which has a budget of its own.
         """
+        from beholder.api.options import Options, SessionSetup
         from beholder.api.session import Session
 
         values = self.values
-        ledger = values.get("ledger", GRADER_LEDGER)
-        with Session(
+        ledger, budget = values.get("ledger", GRADER_LEDGER), values.get("budget")
+        setup = SessionSetup(
             values.get("judge"),
-            ledger=ledger,
-            name=values.get("name") or (None if ledger is None else self._name_run(host)),
-            budget=values.get("budget"),
+            ledger,
+            values.get("name") or (None if ledger is None else self._name_run(host)),
+            budget,
             samples=values.get("samples", 1),
-            options=self._options(),
-        ) as session:
+            options=Options.of(self._options()),
+            sole=budget is not None,
+        )
+        with Session._of(setup) as session:
             return session.judge(values["rubric"], **inputs), session.run_id
 
     def _options(self) -> dict[str, Any]:

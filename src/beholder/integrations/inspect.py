@@ -11,7 +11,7 @@ import os
 import re
 import threading
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -73,11 +73,13 @@ class _SampleReader:
         rubric: By which it is judged.
         images: Where the image of each role is.
         texts: Where the text of each field is.
+        roots: Folders, besides the working folder, whose images anything but a user message may name.
     """
 
     rubric: Rubric
     images: Mapping[str, str]
     texts: Mapping[str, str]
+    roots: tuple[str, ...]
 
     def read(self, state: TaskState, target: Target) -> Case:
         """Return the case. Raises `_NoInput`, and `CaseError` for values of a wrong type."""
@@ -92,10 +94,10 @@ class _SampleReader:
         for image in self.rubric.images:
             role = image.role
             if places := [self.images[role]] if role in self.images else given.get(role, []):
-                found = [_find_image(state, role, place) for place in places]
+                found = [self._find_image(state, role, place) for place in places]
                 images[role] = found if len(found) > 1 else found[0]
             elif role in state.metadata:
-                images[role] = state.metadata[role]
+                images[role] = self._find_image(state, role, f"metadata.{role}")
         texts: dict[str, Any] = {**said.get("texts", {})}
         for name in (field.name for field in self.rubric.fields):
             place = self.texts.get(name) or ("" if name in texts else _usual_place(name, state))
@@ -106,12 +108,24 @@ class _SampleReader:
         groups = {"model": model, **said.get("groups", {})}
         return Case(fit_id(f"{model}/{sample}{epoch}"), images, texts, groups)
 
+    def _find_image(self, state: TaskState, role: str, place: str) -> Any:
+        """Return an image. Only those of user messages are surely the data set's own: what else names a file may be the
+        words of a model, or of a tool."""
+        from beholder.integrations.file_access import find_output_images
+
+        found = _find_image(state, role, place)
+        if place.startswith("user["):
+            return found
+        return find_output_images(role, found, self.roots, "roots of the scorer")
+
 
 def _usual_place(name: str, state: TaskState) -> str:
     return f"metadata.{name}" if name in state.metadata else _USUAL_TEXTS.get(name, "")
 
 
 def _find_image(state: TaskState, role: str, place: str) -> Any:
+    from beholder.integrations.shared import pick_image
+
     matched = _IMAGE_PLACE.fullmatch(place)
     assert matched is not None  # as was checked
     who, number, key = matched.groups()
@@ -124,12 +138,7 @@ def _find_image(state: TaskState, role: str, place: str) -> Any:
         messages = [state.output.message] if state.output.choices else []
     parts = [part for one in messages if not isinstance(one.content, str) for part in one.content]
     found = [part.image for part in parts if isinstance(part, ContentImage)]
-    try:
-        image = found[int(number)]
-    except IndexError:
-        there = f"there is {len(found)}" if len(found) == 1 else f"there are {len(found)}"
-        sentence = f"The image {role!r} should be {place}, and {there} in what is called {who}."
-        raise _NoInput(sentence) from None
+    image = pick_image(found, int(number), role, place, f"what is called {who}")
     if image.startswith("<base64-data-removed"):
         raise _NoInput(
             f"The log was made without images, so that {role!r} ({place}) is not in it: run the evaluation with "
@@ -159,6 +168,7 @@ def judge(
     ledger: str | None = None,
     name: str | None = None,
     options: dict[str, Any] | None = None,
+    roots: list[str] | str | None = None,
 ) -> Scorer:
     """A scorer that judges images by a rubric: a column for the score from 0 to 1, and one for each criterion.
 
@@ -176,15 +186,17 @@ def judge(
         ledger: Where verdicts are stored; by default nowhere but in the log.
         name: What the run in the ledger is called.
         options: See `beholder.Options`.
+        roots: Folders, besides the working folder, in which images may be that a model, a tool or the metadata name:
+            what they name must not send any other file of this machine to a judge.
 
     Raises:
         PrerequisiteError: Something of it is wrong, or a judge cannot be asked: its key is missing, say.
     """
 
-    def open_session(keep: str | None) -> Session:
+    def open_session(place: str | None, called: str | None) -> Session:
         from beholder.api.session import Session
 
-        return Session(judge, ledger=keep, name=name, budget=budget, samples=samples, options=options)
+        return Session(judge, ledger=place, name=called, budget=budget, samples=samples, options=options)
 
     def load_rubric() -> Rubric:
         from beholder.api.options import Options
@@ -196,17 +208,27 @@ def judge(
             )
         return Options.of(options).load_one_rubric(rubric)
 
-    return _make_scorer(load_rubric, open_session, ledger, images, fields)
+    try_session = partial(open_session, None, None if ledger else name)
+    return _make_scorer(load_rubric, try_session, partial(open_session, ledger, name), images, fields, roots)
 
 
 def _make_scorer(
     load_rubric: Callable[[], Rubric],
-    open_session: Callable[[str | None], Session],
-    ledger: str | None,
+    try_session: Callable[[], Session],
+    find_session: Callable[[], Session],
     images: object = None,
     fields: object = None,
+    roots: str | Sequence[str] | None = None,
 ) -> Scorer:
-    """Return the scorer. What is wrong is said now, before anything is asked; a ledger is opened by the first score."""
+    """Return the scorer.
+
+    Args:
+        load_rubric: Returns the rubric.
+        try_session: Opens a session without a ledger. It is closed at once: what is wrong is said before anything is
+            asked.
+        find_session: Returns the session of the scores. Called by the first one.
+        images: See `judge`; so are `fields` and `roots`.
+    """
     from beholder.errors import BeholderError
 
     try:
@@ -215,18 +237,18 @@ def _make_scorer(
             rubric,
             _check_places(images, "images", [image.role for image in rubric.images], _IMAGE_PLACE, PLACES),
             _check_places(fields, "fields", [field.name for field in rubric.fields], _TEXT_PLACE, TEXT_PLACES),
+            tuple(roots.split(",") if isinstance(roots, str) else roots or ()),
         )
-        sessions = [open_session(None)]
-        if ledger is not None:
-            sessions.pop().close()
+        try_session().close()
     except BeholderError as error:
         raise PrerequisiteError(f"beholder: {error}") from None
+    sessions: list[Session] = []
 
     def score_sample(state: TaskState, target: Target) -> Score:
         try:
             with _opening:  # samples are scored in several threads
                 if not sessions:
-                    sessions.append(open_session(ledger))
+                    sessions.append(find_session())
             session = sessions[0]
             verdict = session.judge(rubric, reader.read(state, target))
         except (_NoInput, BeholderError) as error:
@@ -302,8 +324,9 @@ def _register_rubric(rubric: str) -> None:
         ledger: str | None = None,
         name: str | None = None,
         options: dict[str, Any] | None = None,
+        roots: list[str] | str | None = None,
     ) -> Scorer:
-        return _judge(rubric, judge, images, fields, samples, budget, ledger, name, options)
+        return _judge(rubric, judge, images, fields, samples, budget, ledger, name, options, roots)
 
     scorer(metrics=_METRICS, name=rubric)(by_rubric)
 
@@ -334,15 +357,18 @@ def suite_scorer(suite: str, rubric: str, ledger: str | None = None, name: str |
             raise UsageError(f"{suite} does not judge by {rubric!r}; it has {', '.join(rubrics)}.")
         return rubrics[rubric]
 
-    def open_session(keep: str | None) -> Session:
+    def try_session() -> Session:
+        return _open_suite_session(_load_suite(suite), None, None if ledger else name)
+
+    def find_session() -> Session:
         # One for all rubrics of the suite: its budget is for them together.
-        key = repr((os.path.abspath(suite), keep, name))
+        key = repr((os.path.abspath(suite), ledger, name))
         session = _suite_sessions.get(key)
         if session is None:
-            session = _suite_sessions[key] = _open_suite_session(_load_suite(suite), keep, name)
+            session = _suite_sessions[key] = _open_suite_session(_load_suite(suite), ledger, name)
         return session
 
-    return _make_scorer(load_rubric, open_session, ledger)
+    return _make_scorer(load_rubric, try_session, find_session)
 
 
 suite_scorer = scorer(metrics=_METRICS, name="suite")(suite_scorer)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import logging
 import random
 import re
 import tempfile
@@ -23,7 +24,7 @@ from beholder.api.run import Run
 from beholder.api.score import import_ratings
 from beholder.cases.case import CANDIDATES, Case
 from beholder.errors import ImageError, UsageError
-from beholder.images.image import Sizing
+from beholder.images.image import ImageSource, PreparedImage, Sizing
 from beholder.images.prepare import prepare_image
 from beholder.images.source import is_remote, read_image
 from beholder.ledger.ledger import Ledger, LedgerLike
@@ -34,6 +35,8 @@ from beholder.reviews.votes import LEFT, OVERALL, RIGHT, winner_on
 from beholder.rubrics.brief import GIVEN, SWAPPED
 from beholder.rubrics.rubric import Criterion
 from beholder.statistics.data import ColumnKind
+
+_log = logging.getLogger(__name__)
 
 LOCAL_FILES = "/data/local-files/?d="  # how Label Studio addresses a file of its local storage
 COMMENT = "comment"
@@ -69,6 +72,9 @@ def export_project(
 ) -> list[Path]:
     """Write a project for Label Studio, in which people rate the cases of a run without seeing a judge or a model.
 
+    A case is left out, and that is logged, if an image of it cannot be read or is at a remote address, which may tell
+    raters what it is.
+
     Args:
         run: The run: a `Run`, or its name, id, `latest` …: see `Run.load`.
         folder: A new or empty folder.
@@ -80,33 +86,43 @@ def export_project(
         The files of tasks.
 
     Raises:
-        UsageError: The folder is not empty, or an image cannot be read.
+        UsageError: The folder is not empty, or no case can be rated. Then nothing is written.
     """
     loaded = run if isinstance(run, Run) else Run.load(run, ledger)
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{str(folder)!r} is not an empty folder; name another one for the project.")
-    names = [raters] if isinstance(raters, str) else list(raters)
+    names = ([raters] if isinstance(raters, str) else list(raters)) or [""]
+    files = [folder / _name_tasks(rater) for rater in names]
+    if twice := next((file.name for file in files if files.count(file) > 1), None):
+        raise UsageError(f"Two raters would have the file {twice!r}; give them names that differ more.")
     with loaded.open() as opened:
         record = opened.run(loaded.id)
         questions = _list_controls(opened, record)
         cases = list(opened.cases(record.id))
         if not cases:
             raise UsageError(f"The run {record.id} has no verdict yet, and so no case to rate.")
-        (folder / "images").mkdir(parents=True, exist_ok=True)
-        written = []
-        for rater in names or [""]:
-            tasks = [_make_task(opened, record, case, rater, folder, prefix) for case in cases]
+        copies: dict[ImageSource, str] = {}  # in the folder, by image: each is decoded once for all raters
+        left_out: dict[str, str] = {}
+        for case in cases:
+            try:
+                copies |= _copy_images(_make_sheet(opened, record, case, GIVEN), case, folder, copies)
+            except UsageError as error:
+                left_out[case.id] = str(error)
+        cases = [case for case in cases if case.id not in left_out]
+        if not cases:
+            raise UsageError(f"No case can be rated. {next(iter(left_out.values()))}")
+        for problem in left_out.values():
+            _log.warning("beholder: a case is left out of the project. %s", problem)
+        folder.mkdir(parents=True, exist_ok=True)
+        place = f"{prefix}{folder.resolve().name}"
+        for rater, file in zip(names, files, strict=True):
+            tasks = [_make_task(opened, record, case, rater, copies, place) for case in cases]
             _shuffler(record.id, rater).shuffle(tasks)
-            safe = re.sub(r"[^\w-]+", "-", rater)
-            path = folder / (f"tasks-{safe}.json" if rater else "tasks.json")
-            if path in written:
-                raise UsageError(f"Two raters would have the file {path.name!r}; give them names that differ more.")
-            path.write_text(json.dumps(tasks, ensure_ascii=False, indent=1), "utf-8")
-            written.append(path)
+            file.write_text(json.dumps(tasks, ensure_ascii=False, indent=1), "utf-8")
     keys = list(dict.fromkeys(key for task in tasks for key in task["data"]))
     (folder / "config.xml").write_text(make_config(keys, questions), "utf-8")
-    return written
+    return files
 
 
 def import_project(run: str | Run, path: str | Path, *, ledger: LedgerLike = None) -> RatingsImport:
@@ -204,23 +220,30 @@ def _title(criterion: Criterion) -> str:
     return f"{criterion.question or criterion.title or criterion.key} ({low:g} to {high:g})"
 
 
+def _name_tasks(rater: str) -> str:
+    safe = re.sub(r"[^\w-]+", "-", rater)
+    return f"tasks-{safe}.json" if rater else "tasks.json"
+
+
+def _make_sheet(ledger: Ledger, record: RunRecord, case: Case, order: str) -> ReviewSheet:
+    verdicts = [stored.verdict for stored in ledger.stored_verdicts(record.id, case=case.id)]
+    return build_sheet(record, case, verdicts, _opaque_id(record.id, case.id, order), order)
+
+
 def _make_task(
-    ledger: Ledger, record: RunRecord, case: Case, rater: str, folder: Path, prefix: str
+    ledger: Ledger, record: RunRecord, case: Case, rater: str, copies: Mapping[ImageSource, str], place: str
 ) -> dict[str, dict[str, str]]:
     swapped = record.is_preference and _shuffler(record.id, rater, case.id).random() < 0.5
-    order = SWAPPED if swapped else GIVEN
-    label = _opaque_id(record.id, case.id, order)
-    verdicts = [stored.verdict for stored in ledger.stored_verdicts(record.id, case=case.id)]
-    sheet = build_sheet(record, case, verdicts, label, order)
-    data = {"case": label}
+    sheet = _make_sheet(ledger, record, case, SWAPPED if swapped else GIVEN)
+    data = {"case": sheet.label}
     for key, source in _name_images(sheet, case):
-        data[key] = _copy_image(source, case, folder, prefix)
+        data[key] = f"{place}/{copies[source]}"
     for name, value in sheet.fields:
         data[f"text_{name}"] = value if isinstance(value, str) else "\n".join(value)
     return {"data": data}
 
 
-def _name_images(sheet: ReviewSheet, case: Case) -> Iterator[tuple[str, Any]]:
+def _name_images(sheet: ReviewSheet, case: Case) -> Iterator[tuple[str, ImageSource]]:
     """Yield the images of a case in their order on the screen, each with its key in the data of the task."""
     sides = iter(("left", "right"))
     for role in dict.fromkeys(sheet.roles):
@@ -230,17 +253,28 @@ def _name_images(sheet: ReviewSheet, case: Case) -> Iterator[tuple[str, Any]]:
             yield f"image_{title}" + (f"_{number}" if len(sources) > 1 else ""), source
 
 
-def _copy_image(source: Any, case: Case, folder: Path, prefix: str) -> str:
+def _copy_images(
+    sheet: ReviewSheet, case: Case, folder: Path, known: Mapping[ImageSource, str]
+) -> dict[ImageSource, str]:
+    """Copy the images of a case that are not `known` into the folder, all or none. Returns the names of the copies."""
+    new = {source for _, source in _name_images(sheet, case)} - known.keys()
+    images = {source: _read_copy(source, case) for source in new}
+    copies = {}
+    for source, image in images.items():
+        copies[source] = f"images/{image.digest[:16]}.{image.media_type.removeprefix('image/')}"
+        (folder / "images").mkdir(parents=True, exist_ok=True)
+        (folder / copies[source]).write_bytes(image.data)
+    return copies
+
+
+def _read_copy(source: ImageSource, case: Case) -> PreparedImage:
     if isinstance(source, str) and is_remote(source):
         raise UsageError(f"An image of {case.id!r} is at a remote address, which may tell raters what it is.")
     try:
         # As a judge gets it: metadata may name the model, or the place where a photograph was taken.
-        image = prepare_image(read_image(source), FULL_SIZE)
+        return prepare_image(read_image(source), FULL_SIZE)
     except ImageError as error:
         raise UsageError(f"An image of {case.id!r} cannot be copied into the project: {error}.") from None
-    name = f"images/{image.digest[:16]}.{image.media_type.removeprefix('image/')}"
-    (folder / name).write_bytes(image.data)
-    return f"{prefix}{folder.resolve().name}/{name}"
 
 
 def _read_export(

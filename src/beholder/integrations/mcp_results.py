@@ -144,7 +144,7 @@ def verdict_result(verdict: Verdict, run: str | None) -> VerdictResult:
         "judge": verdict.judge,
         "outcome": str(verdict.outcome),
         "score": verdict.score,
-        "missing_score_reason": _clean(verdict.missing_score_reason) if verdict.preference is None else "",
+        "missing_score_reason": _clean(verdict.missing_score_reason),
         "passed": verdict.passed,
         "grade": verdict.grade,
         "preference": _preference_entry(verdict),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from io import BytesIO
@@ -13,12 +12,13 @@ from beholder.api.options import Judges, Options, OptionsLike, RubricLike
 from beholder.api.run import Run
 from beholder.api.session import Session
 from beholder.errors import SetupError, UsageError
-from beholder.integrations.file_access import find_output_image
+from beholder.integrations.file_access import find_output_images
 from beholder.integrations.inputs import choose_output, find_inputs
+from beholder.integrations.shared import explain_criterion
 from beholder.integrations.trackers import MAX_PICTURED, TrackedRun, collect_run, explain_failure
 from beholder.judges.base import INSTRUMENTS
 from beholder.rubrics.rubric import Rubric
-from beholder.verdicts.verdict import Verdict, round_half_up
+from beholder.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
     from mlflow.entities import Feedback
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 
 def log_run(run: Run, *, project: str | None = None, images: int = MAX_PICTURED) -> str:
-    """Log a run of Beholder as a run of MLflow: metrics, params, the table `verdicts.json` and the report.
+    """Log a run of Beholder as a run of MLflow: metrics, tags, the table `verdicts.json` and the report.
 
-    It goes into the active run of MLflow, or where there is none into a new one of the same name. See
+    It goes into the active run of MLflow, or where there is none into a new one of the same name. A second one that is
+    logged into the same run of MLflow takes the place of the first, but for the rows of the table. See
     `beholder.integrations.trackers.log_run` for the arguments; `project` is the experiment.
     """
     mlflow = _import_mlflow()
@@ -54,7 +55,8 @@ def _log(mlflow: Any, tracked: TrackedRun) -> None:
     def show(cell: object) -> object:
         return mlflow.Image(Image.open(BytesIO(cell))) if isinstance(cell, bytes) else cell
 
-    mlflow.log_params(tracked.params)
+    # Tags, since params of a run can never change. With a prefix, since the program may have tags of its own.
+    mlflow.set_tags({f"beholder.{name.removeprefix('beholder_')}": value for name, value in tracked.params.items()})
     mlflow.log_metrics(tracked.metrics)
     # A column of a table that is logged at once has images only, or none; what is logged later is appended.
     parts: dict[tuple[bool, ...], list[Mapping[str, object]]] = {}
@@ -89,7 +91,8 @@ def scorer(
         rubric: A rubric, or its name, folder or YAML file.
         judge: Who judges; by default the instruments. With `budget`, `samples`, `ledger` and `options` as in `Session`.
         criterion: The value is the score of this criterion, on its own scale, and not the score of the verdict (0–1).
-        threshold: The value from which `result.passed` counts a row as passed.
+        threshold: The value from which `result.passed` counts a row as passed. Not for a rubric with gates, of which
+            MLflow would know nothing.
         output: What `outputs` is; by default the one thing that the rubric needs and `inputs` lacks.
         roots: Folders, besides the working folder, whose images `outputs` may name: what they name may be a model's
             words, which must not send any other file of this machine to a judge.
@@ -112,6 +115,13 @@ def scorer(
         low, high = scales[criterion] if criterion else (0, 1)
         if not low <= threshold <= high:
             raise UsageError(f"threshold: the value goes from {low:g} to {high:g}, and {threshold:g} is not in it.")
+        if loaded.scoring.gates and criterion is None:
+            gates = ", ".join(gate.finding or gate.criterion for gate in loaded.scoring.gates)
+            raise UsageError(
+                f"threshold: MLflow compares nothing but the score, and {loaded.name} has gates, which fail a case "
+                f"whatever its score ({gates}). Leave it out, and read `beholder.passed` in the metadata of the "
+                "feedback."
+            )
     called = name or ".".join([loaded.name, *([criterion] if criterion else [])])
 
     def score(inputs: Any = None, outputs: Any = None, expectations: Any = None) -> Feedback:
@@ -135,15 +145,10 @@ def _find_outputs(
     else:
         found = {choose_output(rubric, output, given, f"scorer({rubric.name!r}, output=…)"): outputs}
     roles = {image.role for image in rubric.images}
-    return {name: _check_files(value, roots) if name in roles else value for name, value in found.items()}
-
-
-def _check_files(image: object, roots: Sequence[str]) -> object:
-    if isinstance(image, list | tuple):
-        return [_check_files(one, roots) for one in image]
-    if isinstance(image, str | os.PathLike):
-        return find_output_image(os.fspath(image), roots, "`roots` of the scorer")
-    return image
+    return {
+        name: find_output_images(name, value, roots, "`roots` of the scorer") if name in roles else value
+        for name, value in found.items()
+    }
 
 
 def _make_feedback(name: str, criterion: str | None, verdict: Verdict) -> Feedback:
@@ -158,6 +163,7 @@ def _make_feedback(name: str, criterion: str | None, verdict: Verdict) -> Feedba
         "beholder.rubric_version": verdict.rubric_version,
         "beholder.brief_digest": verdict.brief_digest,
         "beholder.cost_usd": verdict.cost_usd,
+        "beholder.passed": verdict.passed,
         **{key: one.score for key, one in verdict.criteria.items()},
     }
     said: dict[str, Any] = {
@@ -174,7 +180,7 @@ def _make_feedback(name: str, criterion: str | None, verdict: Verdict) -> Feedba
 
 def _explain(verdict: Verdict, criterion: str | None) -> str:
     lines = [
-        f"{key} {round_half_up(one.score)} of {one.scale[1]}: {one.reason}".rstrip(": ")
+        explain_criterion(key, one)
         for key, one in verdict.criteria.items()
         if one.score is not None and criterion in (None, key)
     ]

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from beholder.errors import AnswerError, ImageError, OverBudget, SetupError, Unreachable, Waiting
+from beholder.integrations.shared import describe_criterion
 from beholder.judges.base import INSTRUMENTS
 from beholder.providers.base import JudgeCall, add_observer, current_case, remove_observer
 from beholder.verdicts.answer import Answer, Finish
@@ -201,7 +202,9 @@ class TelemetryObserver:
         self._emit({**common, **_describe_result(verdict.rubric, verdict.score, label, verdict.assessment)})
         for key, one in verdict.criteria.items():
             if one.score is not None:
-                self._emit({**common, **_describe_result(f"{verdict.rubric}.{key}", one.score, "", one.reason)})
+                self._emit(
+                    {**common, **_describe_result(f"{verdict.rubric}.{key}", one.score, "", describe_criterion(one))}
+                )
 
     def _emit(self, attributes: Mapping[str, str | float]) -> None:
         from opentelemetry._logs import LogRecord, SeverityNumber

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beholder.integrations.grader import GraderConfig, list_images
-from beholder.integrations.shared import criterion_share, describe_criterion, show_score, verdict_summary
+from beholder.integrations.shared import criterion_share, explain_criterion, pick_image, verdict_summary
 
 if TYPE_CHECKING:
     from beholder.verdicts.verdict import Verdict
@@ -108,10 +108,7 @@ def _find_image(config: GraderConfig, role: str, place: str, output: Any, contex
         return _resolve_image(value)
     found = _list_output_images(output, context)
     number = int(place[7:-1] or 0) if "[" in place else 0
-    if number >= len(found):
-        there = f"there is {len(found)}" if len(found) == 1 else f"there are {len(found)}"
-        raise UsageError(f"The image {role!r} should be {place}, and {there} in the output.")
-    image = _resolve_image(found[number])
+    image = _resolve_image(pick_image(found, number, role, place, "the output"))
     return image if isinstance(image, Path) else config.find_output_image(image)
 
 
@@ -173,9 +170,7 @@ def _list_assertions(context: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _to_result(verdict: Verdict, run_id: str | None, passed: bool) -> dict[str, Any]:
     shares = {key: share for key, one in verdict.criteria.items() if (share := criterion_share(one)) is not None}
-    lines = [
-        f"{key} {show_score(one)}: {describe_criterion(one)}".rstrip(": ") for key, one in verdict.criteria.items()
-    ]
+    lines = [explain_criterion(key, one) for key, one in verdict.criteria.items()]
     usage = verdict.usage
     spent = {"prompt": usage.get("input_tokens") or 0, "completion": usage.get("output_tokens") or 0}
     return {

@@ -503,13 +503,11 @@ def _find_failures(verdict: Verdict, rubric: Rubric) -> Iterator[str]:
 
 def _explain(verdict: Verdict) -> list[str]:
     """Return a line for each of the lowest criteria, with its reason."""
-    results = [(key, one) for key, one in verdict.criteria.items() if one.score is not None]
-    results.sort(key=lambda pair: (pair[1].score or 0) / pair[1].scale[1])
-    lines = []
-    for key, one in results[:MAX_EXPLAINED]:
-        reason = one.reason or "; ".join(f"{no.id} {no.evidence}" for no in one.assertions if no.answer == "no")
-        lines.append(shorten(f"{key} {_show(one.score)} of {one.scale[1]:g}: {reason}".rstrip(": "), 120))
-    return lines
+    from beholder.integrations.shared import criterion_share, explain_criterion
+
+    shares = {key: share for key, one in verdict.criteria.items() if (share := criterion_share(one)) is not None}
+    lowest = sorted(shares, key=lambda key: shares[key])[:MAX_EXPLAINED]
+    return [shorten(explain_criterion(key, verdict.criteria[key]), 120) for key in lowest]
 
 
 def _show(number: object) -> str:

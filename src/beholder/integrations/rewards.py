@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from beholder.api.arguments import check_session_alone
-from beholder.api.options import Judges, Options, OptionsLike, RubricLike, make_case
+from beholder.api.options import Judges, Options, OptionsLike, RubricLike, SessionSetup, make_case
 from beholder.api.session import Session
 from beholder.cases.case import Case
 from beholder.errors import CaseError, UsageError
@@ -30,7 +30,8 @@ class RewardJudge:
 
     Raises:
         UsageError: The rubric has no such criterion, is several, `session` is given with what it replaces, or the
-            processes of a training cannot keep the budget together.
+            processes of a training cannot keep the budget together: it, or that of `session`, lacks a ledger or a name,
+            or the name is that of a run with other judges, samples or options.
     """
 
     def __init__(
@@ -48,16 +49,17 @@ class RewardJudge:
     ) -> None:
         self.rubric = Options.of(options).load_one_rubric(rubric, criterion)
         check_session_alone(session, judge, ledger, name, budget, samples, options)
+        sole = budget is not None
+        own = SessionSetup(judge, ledger, name, budget, samples=samples, options=Options.of(options), sole=sole)
+        setup = own if session is None else session._setup
         processes = os.environ.get("WORLD_SIZE", "")  # as torchrun and accelerate say
-        if budget is not None and not (ledger and name) and processes not in ("", "1"):
+        if setup.budget is not None and not (setup.ledger and setup.name) and processes not in ("", "1"):
             raise UsageError(
                 f"A budget needs a ledger and a name where several processes train (WORLD_SIZE is {processes}): each "
                 "would have the whole budget, and only those that share a run keep one."
             )
         self.criterion = criterion
-        self.session = session or Session(
-            judge, ledger=ledger, name=name, budget=budget, samples=samples, options=options
-        )
+        self.session = session or Session._of(own)
         self._texts = [one.name for one in self.rubric.fields if one.required and not one.may_be_empty]
 
     def judge(self, rows: Sequence[Mapping[str, object]]) -> list[float | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -45,6 +45,11 @@ def describe_criterion(result: CriterionResult) -> str:
 def show_score(result: CriterionResult) -> str:
     """Return the score of a criterion for people: `6 of 7`, `no score`."""
     return "no score" if result.score is None else f"{result.score:.4g} of {result.scale[1]:g}"
+
+
+def explain_criterion(key: str, result: CriterionResult) -> str:
+    """Return a line on a criterion: its name, its score and why it has it."""
+    return f"{key} {show_score(result)}: {describe_criterion(result)}".rstrip(": ")
 
 
 def verdict_summary(verdict: Verdict, run_id: str | None) -> dict[str, object]:
@@ -135,6 +140,21 @@ def list_options(given: OptionsLike) -> dict[str, object]:
     return {
         one.name: getattr(made, one.name) for one in fields(made) if getattr(made, one.name) != getattr(usual, one.name)
     }
+
+
+def pick_image(images: Sequence[str], number: int, role: str, place: str, among: str) -> str:
+    """Return one of the images of a place.
+
+    Raises:
+        UsageError: There are not so many; the message names the `role`, the `place` and what it is `among`.
+    """
+    from beholder.errors import UsageError
+
+    try:
+        return images[number]
+    except IndexError:
+        there = f"there is {len(images)}" if len(images) == 1 else f"there are {len(images)}"
+        raise UsageError(f"The image {role!r} should be {place}, and {there} in {among}.") from None
 
 
 def parse_places(given: object, what: str) -> Mapping[str, str]:

@@ -90,7 +90,7 @@ def _list_metrics(run: Run) -> dict[str, float]:
     metrics: dict[str, float | None] = {
         "verdicts": summary.verdicts,
         "unscored": summary.unscored,
-        "cost_usd": float(summary.cost_usd),
+        "cost_usd": None if run.spent_usd is None else float(run.spent_usd),
         "score": summary.score.value,
         **{f"outcomes/{outcome}": count for outcome, count in summary.outcomes.items()},
     }

@@ -79,7 +79,13 @@ class Ledger(BatchJobStore, WorkerStore, MarkStore, SearchStore):
             runs.insert_run(connection, run)
 
     def find_or_create(
-        self, run: RunRecord, *, fresh: bool, same_name: bool = False, keep_finished_name: bool = False
+        self,
+        run: RunRecord,
+        *,
+        fresh: bool,
+        same_name: bool = False,
+        keep_finished_name: bool = False,
+        sole_of: str = "",
     ) -> tuple[RunRecord, bool]:
         """Return the newest run with the fingerprint of `run`, or store `run` if there is none.
 
@@ -90,12 +96,21 @@ class Ledger(BatchJobStore, WorkerStore, MarkStore, SearchStore):
             fresh: Resume only a run that was itself started with `fresh` (its suite says so) and is not finished.
             same_name: Resume only a run that also has the name of `run`.
             keep_finished_name: Do not resume a finished run of another name, which the caller would rename.
+            sole_of: Refuse if a run of this name has another fingerprint that begins with this.
 
         Returns:
             The run, and whether it was started by this call.
+
+        Raises:
+            LedgerError: The ledger cannot be written, or as `sole_of` says.
         """
         with self._writing() as connection:
             name = storable_text(run.name) if same_name else None
+            if sole_of and (other := runs.find_other_run(connection, run, sole_of)) is not None:
+                raise LedgerError(
+                    f"The ledger {self.place!r} has a run {run.name!r} of another judge, number of samples or options "
+                    f"({other}), and a budget is for one run: give this one another name."
+                )
             existing = runs.find_newest_run(connection, run.fingerprint, name)
             if existing is not None and keep_finished_name and existing.state == FINISHED:
                 existing = runs.find_newest_run(connection, run.fingerprint, storable_text(run.name))

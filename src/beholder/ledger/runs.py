@@ -117,6 +117,16 @@ def find_newest_run(connection: Connection, fingerprint: str, name: str | None =
     return None if row is None else to_run_record(row)
 
 
+def find_other_run(connection: Connection, run: RunRecord, prefix: str) -> str | None:
+    """Return the id of a run with the name of `run` and another fingerprint that begins with `prefix`."""
+    query = select(_R.id).where(
+        _R.name == encoding.storable_text(run.name),
+        _R.fingerprint.startswith(prefix, autoescape=True),
+        _R.fingerprint != run.fingerprint,
+    )
+    return connection.scalar(query.order_by(_R.number.desc()).limit(1))
+
+
 def read_runs(connection: Connection) -> list[RunRecord]:
     """Return all runs, newest first. Of a damaged one suite and rubrics are missing, and a sentence is logged."""
     records = []

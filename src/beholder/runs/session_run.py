@@ -42,7 +42,7 @@ REMEMBERED = 10_000  # verdicts of which the content is remembered, to notice an
 
 
 def find_or_create_session_run(
-    ledger: Ledger, name: str, settings: SuiteFile, prompt: str | None, key: str
+    ledger: Ledger, name: str, settings: SuiteFile, prompt: str | None, key: str, *, sole: bool = False
 ) -> RunRecord:
     """Return the run that a session continues, or a new one.
 
@@ -52,6 +52,10 @@ def find_or_create_session_run(
         settings: Judges, samples and what else is set.
         prompt: The text of a prompt of the user's own.
         key: A digest of what a session must have in common with the run that it continues.
+        sole: Refuse a name that the run of a session with another key has.
+
+    Raises:
+        LedgerError: The ledger cannot be written, or as `sole` says.
     """
     from beholder import __version__
 
@@ -69,7 +73,8 @@ def find_or_create_session_run(
         prompt=prompt,
         versions={"beholder": __version__, "python": platform.python_version(), "platform": platform.platform()},
     )
-    record, is_new = ledger.find_or_create(run, fresh=False, same_name=True)
+    sole_of = SESSION_PREFIX if sole and name else ""
+    record, is_new = ledger.find_or_create(run, fresh=False, same_name=True, sole_of=sole_of)
     _log.info("run %s %s: %s", record.id, "begun" if is_new else "resumed", record.name)
     return record
 
