@@ -132,7 +132,7 @@ def measure_blockiness(gray: Bytes, scale: float = 1.0) -> float | str:
         steps = cv2.threshold(cv2.absdiff(lines[:, 1:], lines[:, :-1]), _MAX_GRID_STEP, 0, cv2.THRESH_TRUNC)[1]
         along = np.asarray(cv2.reduce(steps, 0, cv2.REDUCE_AVG, dtype=cv2.CV_32F)).ravel()
         at = np.floor((np.arange(along.size) + 1) / period % 1 * phases + 0.5).astype(int) % phases
-        *others, strongest = np.sort(np.bincount(at, along, phases) / np.bincount(at, minlength=phases))
+        *others, strongest = sorted(along[at == phase].mean() for phase in range(phases))
         ratios.append((float(strongest), float(np.median(others))))
     strong, between = (sum(part) for part in zip(*ratios, strict=True))
     if strong < 0.02:

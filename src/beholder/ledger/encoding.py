@@ -214,12 +214,12 @@ _EXTRACT_DECODER = msgspec.json.Decoder(VerdictExtract)
 msgspec.json.Decoder(Transcript)  # prepared, see rubrics/rubric.py
 
 
-def unpack_extract(data: bytes, what: str) -> VerdictExtract | Verdict:
-    """Decode what is counted of a verdict; the whole verdict where only `unpack_verdict` can read it."""
+def unpack_extract(data: bytes) -> VerdictExtract | None:
+    """Decode what is counted of a verdict; `None` where only `unpack_verdict` can read it, or says why not."""
     try:
         return _EXTRACT_DECODER.decode(_decompress(data))
     except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return unpack_verdict(data, what)
+        return None
 
 
 def pack_flags(flags: Sequence[Flag]) -> bytes | None:

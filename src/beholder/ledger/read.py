@@ -85,10 +85,7 @@ def stream_extracts(reading: OpenTransaction, run: int) -> Iterator[encoding.Sto
 
 
 def _to_stored_extract(row: AnyRow) -> encoding.StoredExtract:
-    try:
-        extract = encoding.unpack_extract(row.body, _describe_verdict(row))
-    except LedgerError as error:
-        extract = _unreadable_verdict(row, str(error))
+    extract = encoding.unpack_extract(row.body) or to_stored_verdict(row, {}).verdict
     return encoding.StoredExtract(extract, read_groups(row.groups, row.case_id), bool(row.reused))
 
 

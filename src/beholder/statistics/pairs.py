@@ -321,7 +321,8 @@ def load_compared_run(ledger: Ledger, run: str) -> ComparedRun:
             calls.add(stored)
             if verdict.grade is not None:
                 grades.setdefault(verdict.rubric, {})[verdict.case] = verdict.grade
-            models.update([verdict.model] if verdict.model else ())
+            if verdict.model:
+                models[verdict.model] += 1
             yield verdict, stored.groups
 
     scores = tabulate_verdicts(f"{record.name} ({record.id})", seen(ledger.stored_extracts(record.id)))
