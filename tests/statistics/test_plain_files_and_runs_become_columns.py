@@ -9,17 +9,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.ledger import entry, run_record
 
 from beholder.errors import UsageError
+from beholder.ledger.ledger import Ledger
 from beholder.statistics.data import (
     ColumnKind,
     add_groups,
+    load_run_scores,
     read_groups,
     read_ratings,
     read_scores,
     select_group,
     tabulate_verdicts,
 )
+from beholder.statistics.pairs import COMPARED_KINDS, load_compared_run
 from beholder.verdicts.verdict import AssertionResult, CriterionResult, Jury, Outcome, Verdict
 
 
@@ -102,6 +106,28 @@ def test_verdicts_are_columns_and_a_refusal_is_said(tmp_path: Path) -> None:
     assert again.missing_reasons == found.missing_reasons
     for name, column in found.columns.items():
         np.testing.assert_array_equal(again.columns[name].values, column.values)
+
+
+def test_a_run_to_compare_has_all_columns_but_the_measured_ones(tmp_path: Path) -> None:
+    spread = Jury(2, 0, {"accuracy": 2, "score": 0.4}, None, ())
+    measured = replace(verdict("c", 2), jury=spread, measurements={"m.x": 3.5}, passed=True)
+    odd = replace(verdict("d", 3), assessment="\ud800")  # of which no part can be read by itself
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
+        ledger.start(run_record("r1"))
+        ledger.write(
+            "r1", [entry(at, one) for at, one in enumerate((verdict("a", 4), verdict("b", None), measured, odd))]
+        )
+        whole, compared = load_run_scores(ledger, "r1"), load_compared_run(ledger, "r1").scores
+    assert (compared.cases, compared.groups, compared.missing_reasons) == (
+        whole.cases,
+        whole.groups,
+        {"b": "refused, it would not"},
+    )
+    kept = {name: column for name, column in whole.columns.items() if column.kind in COMPARED_KINDS}
+    assert list(compared.columns) == list(kept) == ["accuracy", "A1", "score", "passed"]
+    for name, column in compared.columns.items():
+        np.testing.assert_array_equal(column.values, kept[name].values)
+        assert (column.scale, column.question) == (kept[name].scale, kept[name].question)
 
 
 def test_styles_and_rubrics_keep_their_names_apart() -> None:

@@ -15,7 +15,7 @@ from beholder.instruments.instrument import (
     format_percent,
 )
 from beholder.instruments.pair import ImagePair
-from beholder.instruments.regions import MAX_INFERRED_SHARE, NOTICEABLE_DELTA_E, add_mostly, locate, name_place
+from beholder.instruments.regions import MAX_INFERRED_SHARE, NOTICEABLE_DELTA_E, add_mostly, locate
 
 _MIN_PIXELS = 64  # outside the edit, to measure a color cast
 
@@ -42,7 +42,7 @@ def _read_difference_median(pair: ImagePair) -> PairReading:
     sentence = f"Half of the pixels differ by {_describe_visibility(value)}."
     if value < 1:
         # The map shows the others: say where they are.
-        rest = f"; what changed is {add_mostly(name_place(pair.changed_mask))}" if pair.changed_mask.any() else ""
+        rest = f"; what changed is {add_mostly(pair.changed_place.name)}" if pair.changed_mask.any() else ""
         sentence = f"Half of the pixels or more look the same (median ΔE {value:.1f}){rest}."
     return PairReading(value, sentence, pair.difference, _compute_legend_top(pair))
 

@@ -39,7 +39,7 @@ def _read_changed(pair: ImagePair) -> PairReading:
     share = float(np.count_nonzero(pair.changed_mask) / np.count_nonzero(pair.valid))
     if share == 0:
         return PairReading(0.0, "Nothing that can be seen has changed.")
-    place = locate(pair.changed_mask)
+    place = pair.changed_place
     sentence = f"{format_percent(share)} of the image changed, {add_mostly(place.name)}."
     return PairReading(share, sentence, boxes=place.boxes if share >= MIN_SHOWN_SHARE else ())
 

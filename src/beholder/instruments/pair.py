@@ -22,7 +22,7 @@ from beholder.images.prepare import fit_size, upright_size
 from beholder.images.source import read_header
 from beholder.instruments.instrument import Array, Bools, Bytes, Floats, PairReader, PairReading, scale_to_side
 from beholder.instruments.pixel_metrics import compute_color_difference, compute_ssim, to_lab
-from beholder.instruments.regions import Box, find_changed_pixels, infer_edit_region, round_box
+from beholder.instruments.regions import Box, LocatedWeight, find_changed_pixels, infer_edit_region, locate, round_box
 from beholder.instruments.registration import Alignment, has_same_aspect, register_images, to_gray, warp_to_frame
 
 DEFAULT_SIDE = 1024
@@ -264,6 +264,11 @@ class ImagePair:
     def changed_mask(self) -> Bools:
         """Where a person sees a change at a glance (`regions.find_changed_pixels`)."""
         return find_changed_pixels(self.difference, self.valid)
+
+    @cached_property
+    def changed_place(self) -> LocatedWeight:
+        """Where most of `changed_mask` lies."""
+        return locate(self.changed_mask)
 
     @cached_property
     def region(self) -> Bools:

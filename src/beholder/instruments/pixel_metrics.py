@@ -74,7 +74,7 @@ def ciede2000(one: Floats, other: Floats) -> Floats:
     height, width = one.shape[:2]
     result = np.empty((height, width), np.float32)
     for rows in _split_rows(height, width):
-        result[rows] = _compute_ciede2000(*_split_channels(one[rows]), *_split_channels(other[rows]))
+        result[rows] = _compute_ciede2000(*cv2.split(one[rows]), *cv2.split(other[rows]))
     return result
 
 
@@ -87,7 +87,7 @@ def compute_color_difference(one: Bytes, other: Bytes) -> Floats:
     result = np.empty((height, width), np.float32)
     for rows in _split_rows(height, width):
         result[rows] = _compute_ciede2000(
-            *_split_channels(_convert_to_lab(one[rows])), *_split_channels(_convert_to_lab(other[rows]))
+            *cv2.split(_convert_to_lab(one[rows])), *cv2.split(_convert_to_lab(other[rows]))
         )
     return result
 
@@ -95,10 +95,6 @@ def compute_color_difference(one: Bytes, other: Bytes) -> Floats:
 def _split_rows(height: int, width: int) -> Iterator[slice]:
     rows = max(1, _PIECE_PIXELS // width)
     return (slice(at, at + rows) for at in range(0, height, rows))
-
-
-def _split_channels(image: Floats) -> list[Floats]:
-    return [np.ascontiguousarray(image[:, :, channel]) for channel in range(3)]
 
 
 def _convert_to_lab(rgb: Bytes) -> Floats:

@@ -60,7 +60,7 @@ class LocatedWeight(NamedTuple):
 
 def name_place(weight: Array) -> str:
     """Name where in an image a weight lies; see `locate`."""
-    return locate(weight).name
+    return _name_cells(_sum_cells(weight))
 
 
 def locate(weight: Array) -> LocatedWeight:
@@ -75,17 +75,21 @@ def locate(weight: Array) -> LocatedWeight:
     - no weight at all: "nowhere"
     """
     cells = _sum_cells(weight)
+    name = _name_cells(cells)
+    return LocatedWeight(name, () if name in (NOWHERE, EVERYWHERE) else _find_boxes(cells))
+
+
+def _name_cells(cells: npt.NDArray[np.float64]) -> str:
     across = _STRIPES @ cells  # each stripe summed up along x
     total = across[0].sum()
     if total <= 0:
-        return LocatedWeight(NOWHERE)
+        return NOWHERE
     down, sums = cells @ _STRIPES.T / total, across @ _STRIPES.T / total
     across /= total
     ninths = sums[3:, 3:]
     if ninths.min() * 9 >= _MIN_EVEN_SHARE:
-        return LocatedWeight(EVERYWHERE)
-    name = _name_edge(across, down, sums) or _name_by_middle(across[0], down[:, 0], ninths)
-    return LocatedWeight(name, _find_boxes(cells))
+        return EVERYWHERE
+    return _name_edge(across, down, sums) or _name_by_middle(across[0], down[:, 0], ninths)
 
 
 def _find_boxes(cells: npt.NDArray[np.float64]) -> tuple[Box, ...]:

@@ -138,8 +138,16 @@ def unpack_verdict(data: bytes, what: str) -> Verdict:
     raise LedgerError(DAMAGED_MESSAGE.format(what))
 
 
-class _ScoreExtract(msgspec.Struct, frozen=True, gc=False):
-    score: float | None = None
+class _AssertionExtract(msgspec.Struct, frozen=True, gc=False):
+    id: str
+    question: str
+    answer: str
+
+
+class _CriterionExtract(msgspec.Struct, frozen=True, gc=False):
+    score: float | None
+    scale: tuple[float, float]
+    assertions: tuple[_AssertionExtract, ...] = ()
 
 
 class _RatingExtract(msgspec.Struct, frozen=True, gc=False):
@@ -166,13 +174,16 @@ class _PreferenceExtract(msgspec.Struct, frozen=True, gc=False):
 
 
 class VerdictExtract(msgspec.Struct, frozen=True, gc=False):
-    """The fields of a verdict that a tally needs. Decoding only these takes half the time."""
+    """The fields of a verdict that a tally and a comparison need. Decoding only these takes a third of the time."""
 
+    case: str
     rubric: str
     judge: str
     outcome: str
+    style: str | None = None
     model: str | None = None
-    criteria: dict[str, _ScoreExtract] = {}
+    detail: str = ""
+    criteria: dict[str, _CriterionExtract] = {}
     calibrated: dict[str, _RatingExtract] = {}
     grade: str | None = None
     score: float | None = None
@@ -182,13 +193,20 @@ class VerdictExtract(msgspec.Struct, frozen=True, gc=False):
     preference: _PreferenceExtract | None = None
     usage: dict[str, int | None] = {}
     cost_usd: Decimal | None = None
+    latency_s: float | None = None
     attempts: int = 0
 
+    @property
+    def missing_score_reason(self) -> str:
+        """As that of a `Verdict`."""
+        return "" if self.score is not None else f"{self.outcome}, {self.detail}"
 
-class TallyInput(NamedTuple):
-    """What a tally counts: the part of a `StoredVerdict` that it needs."""
+
+class StoredExtract(NamedTuple):
+    """The part of a `StoredVerdict` that a tally and a comparison need; a whole verdict where only that can be read."""
 
     verdict: VerdictExtract | Verdict
+    groups: Mapping[str, str]
     reused: bool
 
 
@@ -196,12 +214,12 @@ _EXTRACT_DECODER = msgspec.json.Decoder(VerdictExtract)
 msgspec.json.Decoder(Transcript)  # prepared, see rubrics/rubric.py
 
 
-def unpack_extract(data: bytes, what: str) -> VerdictExtract | Verdict:
-    """Decode what a tally needs of a verdict; the whole verdict where only `unpack_verdict` can read it."""
+def unpack_extract(data: bytes) -> VerdictExtract | None:
+    """Decode what is counted of a verdict; `None` where only `unpack_verdict` can read it, or says why not."""
     try:
         return _EXTRACT_DECODER.decode(_decompress(data))
     except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return unpack_verdict(data, what)
+        return None
 
 
 def pack_flags(flags: Sequence[Flag]) -> bytes | None:

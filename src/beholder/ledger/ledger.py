@@ -19,7 +19,7 @@ from beholder.cases.case import Case
 from beholder.errors import LedgerError, UsageError
 from beholder.ledger import batch_jobs, integrity, leases, query, read, runs, search, write
 from beholder.ledger.batch_jobs import BatchJobStore
-from beholder.ledger.encoding import storable_text, to_json_text
+from beholder.ledger.encoding import StoredExtract, storable_text, to_json_text
 from beholder.ledger.leases import WorkerStore
 from beholder.ledger.locks import AnswerLocks
 from beholder.ledger.marks import MarkStore
@@ -355,6 +355,10 @@ class Ledger(BatchJobStore, WorkerStore, MarkStore, SearchStore):
             self._reading, self._find_number(run), case=case, outcome=outcome, rubric=rubric, answers=answers
         )
 
+    def stored_extracts(self, run: str) -> Iterator[StoredExtract]:
+        """Stream those parts of the verdicts of a run that are counted and compared, in the order of the cases."""
+        yield from read.stream_extracts(self._reading, self._find_number(run))
+
     def stored_verdicts_on(self, run: str, case_ids: Sequence[str]) -> Iterator[StoredVerdict]:
         """Stream the verdicts on some cases, without raw answers, in no order that can be relied on."""
         yield from read.stream_verdicts_on(self._reading, self._find_number(run), case_ids)
@@ -417,7 +421,7 @@ class Ledger(BatchJobStore, WorkerStore, MarkStore, SearchStore):
 
     def tally(self, run: str) -> query.Tally:
         """Return the totals and means of a run. Reads every verdict; `counts` is quicker and tells less."""
-        return query.tally_verdicts(read.stream_extracts(self._reading, self._find_number(run)))
+        return query.tally_verdicts(self.stored_extracts(run))
 
     def filter_values(self, run: str) -> FilterValues:
         """Return the values by which the verdicts of a run can be filtered."""

@@ -345,7 +345,7 @@ class Tally:
         mean = "" if self.score.value is None else f", mean score {self.score.value:.3f}"
         return f"<Tally of {self.verdicts:,} verdicts: {outcomes or 'none'}{mean}>"
 
-    def add(self, one: StoredVerdict | encoding.TallyInput) -> None:
+    def add(self, one: StoredVerdict | encoding.StoredExtract) -> None:
         verdict = one.verdict
         self.verdicts += 1
         self.reused += one.reused
@@ -429,7 +429,7 @@ def _mean_for(means: dict[str, RunningMean], key: str) -> RunningMean:
     return means[key]
 
 
-def tally_verdicts(verdicts: Iterable[StoredVerdict | encoding.TallyInput]) -> Tally:
+def tally_verdicts(verdicts: Iterable[StoredVerdict | encoding.StoredExtract]) -> Tally:
     tally = Tally()
     for verdict in verdicts:
         tally.add(verdict)

@@ -77,23 +77,16 @@ def stream_verdicts_on(reading: OpenTransaction, run: int, case_ids: Sequence[st
         yield from (to_stored_verdict(row, {}) for row in rows)
 
 
-def stream_extracts(reading: OpenTransaction, run: int) -> Iterator[encoding.TallyInput]:
-    """Stream those parts of the verdicts of a run that a tally counts."""
-    query = (
-        select(_V.position, _V.number, _V.case_id, _V.rubric, _V.reused, _V.body)
-        .where(_V.run == run)
-        .order_by(_V.position, _V.number)
-    )
+def stream_extracts(reading: OpenTransaction, run: int) -> Iterator[encoding.StoredExtract]:
+    """Stream those parts of the verdicts of a run that are counted and compared, in the order of its cases."""
+    query = VERDICT_ROWS.where(_V.run == run).order_by(_V.position, _V.number)
     for rows, _ in _stream_pages(reading, query):
-        yield from map(_to_tally_input, rows)
+        yield from map(_to_stored_extract, rows)
 
 
-def _to_tally_input(row: AnyRow) -> encoding.TallyInput:
-    try:
-        extract = encoding.unpack_extract(row.body, _describe_verdict(row))
-    except LedgerError as error:
-        extract = _unreadable_verdict(row, str(error))
-    return encoding.TallyInput(extract, bool(row.reused))
+def _to_stored_extract(row: AnyRow) -> encoding.StoredExtract:
+    extract = encoding.unpack_extract(row.body) or to_stored_verdict(row, {}).verdict
+    return encoding.StoredExtract(extract, read_groups(row.groups, row.case_id), bool(row.reused))
 
 
 def _stream_pages(

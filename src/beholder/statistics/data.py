@@ -29,6 +29,7 @@ from beholder.verdicts.calibration import collect_juror_numbers
 from beholder.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
+    from beholder.ledger.encoding import VerdictExtract
     from beholder.ledger.ledger import Ledger
 
 
@@ -279,9 +280,7 @@ def load_run_scores(ledger: Ledger, run: str) -> Scores:
     return tabulate_verdicts(f"run {record.id} ({record.name})", judged)
 
 
-def tabulate_verdicts(
-    name: str, judged: Iterable[tuple[Verdict, Mapping[str, str]]], *, measured: bool = True
-) -> Scores:
+def tabulate_verdicts(name: str, judged: Iterable[tuple[Verdict | VerdictExtract, Mapping[str, str]]]) -> Scores:
     """Turn verdicts into columns.
 
     Criteria are named by their keys (`RUBRIC.KEY` where several rubrics share one), assertions by their ids (`Anime/A1`
@@ -290,8 +289,7 @@ def tabulate_verdicts(
 
     Args:
         name: The judge or run, as it is shown to people.
-        judged: Verdicts, each with the groups of its case.
-        measured: Include measurements and the spread of juries, which take as long as all else.
+        judged: Verdicts, each with the groups of its case; an extract has no measurements and no spread of a jury.
 
     Raises:
         UsageError: One case has two verdicts by one rubric, or two columns have the same name.
@@ -308,12 +306,12 @@ def tabulate_verdicts(
         styles.add(verdict.style or "")
         row = builder.add_case(verdict.case, groups)
         _add_verdict(builder, row, verdict)
-        if measured:
+        if isinstance(verdict, Verdict):
             _add_measurements(builder, row, verdict)
     return builder.scores(name, ColumnNames(builder.keys(), len(rubrics) > 1, len(styles) > 1))
 
 
-def _add_verdict(builder: _ColumnBuilder, row: int, verdict: Verdict) -> None:
+def _add_verdict(builder: _ColumnBuilder, row: int, verdict: Verdict | VerdictExtract) -> None:
     if verdict.missing_score_reason:
         builder.add_missing_reason(row, verdict.missing_score_reason)
     style = verdict.style or ""

@@ -17,8 +17,9 @@ from beholder.statistics.data import SOURCE_GROUP, Column, ColumnKind, Floats, I
 from beholder.verdicts.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
+    from beholder.ledger.encoding import StoredExtract, VerdictExtract
     from beholder.ledger.ledger import Ledger
-    from beholder.ledger.types import RunRecord, StoredVerdict
+    from beholder.ledger.types import RunRecord
 
 
 COMPARED_KINDS = (ColumnKind.OVERALL, ColumnKind.PASSED, ColumnKind.CRITERION, ColumnKind.ASSERTION)
@@ -189,8 +190,10 @@ def _empty_columns(columns: Mapping[str, Column], scores: Scores, other: Scores)
     shared = set(other.cases)
     empty = {}
     for name, column in columns.items():
+        if name in other.columns:
+            continue
         cases = {scores.cases[row] for row in np.flatnonzero(~np.isnan(column.values))} & shared
-        if name not in other.columns and (nothing or (cases and cases <= other.missing_reasons.keys())):
+        if nothing or (cases and cases <= other.missing_reasons.keys()):
             empty[name] = replace(column, values=np.full(len(other), np.nan))
     return empty
 
@@ -289,7 +292,7 @@ class RunCalls:
     outcomes: Counter[str] = field(default_factory=Counter)
     _rows: dict[str, int] = field(default_factory=dict)
 
-    def add(self, stored: StoredVerdict) -> None:
+    def add(self, stored: StoredExtract) -> None:
         verdict = stored.verdict
         self.row.append(self._rows.setdefault(verdict.case, len(self._rows)))
         asked, lacks = verdict.outcome != Outcome.OVER_BUDGET, verdict.score is None
@@ -310,7 +313,7 @@ def load_compared_run(ledger: Ledger, run: str) -> ComparedRun:
     calls = RunCalls()
     count = 0
 
-    def seen(judged: Iterable[StoredVerdict]) -> Iterator[tuple[Verdict, Mapping[str, str]]]:
+    def seen(judged: Iterable[StoredExtract]) -> Iterator[tuple[Verdict | VerdictExtract, Mapping[str, str]]]:
         nonlocal count
         for stored in judged:
             verdict = stored.verdict
@@ -318,11 +321,11 @@ def load_compared_run(ledger: Ledger, run: str) -> ComparedRun:
             calls.add(stored)
             if verdict.grade is not None:
                 grades.setdefault(verdict.rubric, {})[verdict.case] = verdict.grade
-            models.update([verdict.model] if verdict.model else ())
+            if verdict.model:
+                models[verdict.model] += 1
             yield verdict, stored.groups
 
-    judged = seen(ledger.stored_verdicts(record.id))
-    scores = tabulate_verdicts(f"{record.name} ({record.id})", judged, measured=False)
+    scores = tabulate_verdicts(f"{record.name} ({record.id})", seen(ledger.stored_extracts(record.id)))
     return ComparedRun(record, scores, count, grades, models, calls)
 
 
