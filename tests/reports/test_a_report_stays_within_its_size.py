@@ -7,17 +7,19 @@ import base64
 import io
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
-from support.ledger import hexed
+from support.ledger import hexed, run_record
 from support.reports import RUN, ledger_with, picture, refused, restyle, told, written
 
 from beholder.ledger.ledger import Ledger
 from beholder.reports.html_report import WrittenReport, write_report
+from beholder.verdicts.verdict import CasePicture
 
 CASES = 1000
 
@@ -151,6 +153,41 @@ def test_only_the_worst_are_in_the_page_where_that_is_asked_for(thousand: Path, 
     assert f"{worst} of 1,000 verdicts" in done.notes[0]
     linked = {int(number) for number in re.findall(r'href="#case=(\d+)"', text)}
     assert linked <= set(range(worst))
+
+
+def test_pictures_that_no_judge_was_sent_stay_with_their_cases(tmp_path: Path) -> None:
+    entries, shots = [], {}
+    for number in range(24):
+        one = told(number, restyle(number), pictures=False)
+        name, data = hexed(f"unsent {number}"), picture(number, 64)
+        of = replace(one.verdict, images=(), pictures=(CasePicture("image", name),))
+        entries.append(replace(one, verdict=of, thumbnails=((name, data),)))
+        shots[of.case] = base64.b64encode(data).decode()
+    with ledger_with(tmp_path / "ledger.db", entries) as ledger:
+        _, text = made(ledger, worst=7)
+    [index], found = blocks(text, "index"), [shot for block in blocks(text, "pictures") for shot in block]
+    details = [one for block in blocks(text, "details") for one in block]
+    assert len(details) == len(found) == 7
+    for at, detail in enumerate(details):
+        assert [one["picture"] for one in detail["pictures"]] == index["pictured"][at]
+        assert [found[one["picture"]] for one in detail["pictures"]] == [shots[detail["case"]]]
+
+
+def test_what_changed_most_is_kept_and_said_unless_the_worst_are_asked_for(tmp_path: Path, thousand: Path) -> None:
+    place = Path(shutil.copy(thousand, tmp_path / "ledger.db"))
+    with Ledger.open(place, read_only=True) as ledger:
+        before = [replace(one.verdict, flags=()) for one in ledger.stored_verdicts(RUN) if one.verdict.score == 1.0]
+    older = [told(number, replace(one, score=0.0), pictures=False) for number, one in enumerate(before[:10])]
+    ledger_with(place, older, run_record("r0", total=10)).close()  # ten cases were much worse, and are perfect now
+    risen = {one.case for one in before[:10]}
+    with Ledger.open(place, read_only=True) as ledger:
+        for options, said, expected in (
+            ({"worst": 20}, "20 of 1,000 verdicts, those without a score", set()),
+            ({"max_mb": 0.25}, "those that changed most, those without a score", risen),
+        ):
+            done, text = made(ledger, other=ledger.run("r0"), **options)
+            assert said in done.notes[0]
+            assert risen & set(blocks(text, "index")[0]["case"]) == expected
 
 
 def test_a_page_whose_numbers_alone_are_too_large_says_so(thousand: Path) -> None:
