@@ -1,6 +1,7 @@
 """Page: a case with its images, verdicts, prompt, and verdicts of other runs; and the routes of images.
 
-Images are addressed by the digest of their file only, and always re-encoded: a request can never read a file.
+Images are addressed by the digest of their file, or by their place in a case where no judge was sent them, and always
+re-encoded: a request can read no file but the images of the cases of a run.
 """
 
 from __future__ import annotations
