@@ -51,9 +51,14 @@ def test_runs_are_listed_with_what_they_came_to(client: httpx.Client) -> None:
 def test_new_cases_of_a_large_run_are_searched_at_once(tmp_path: Path) -> None:
     """A first search may wait for the index; what comes in later is too little for that, whatever else is computed."""
     place, held, free = tmp_path / "ledger.db", threading.Event(), threading.Event()
+
+    def hold() -> None:
+        held.set()
+        free.wait()
+
     ledger_with(place, [told(1, restyle(1), pictures=False)], run_record(RUN, total=100_000)).close()
     app = create_app(place)
-    app.state.background.poll("other", 0, lambda: (held.set(), free.wait()), patient=False)
+    app.state.background.poll("other", 0, hold, patient=False)
     held.wait()
     try:
         with serve_in_thread(app) as site, httpx.Client(base_url=site, trust_env=False) as client:

@@ -120,7 +120,7 @@ def test_a_criterion_has_its_own_means_and_the_colors_of_its_scale(tmp_path: Pat
 
 def test_photographs_without_a_name_are_told_apart_by_what_was_judged(tmp_path: Path) -> None:
     """Their files are not known, and no image was sent: only the digests of the pictures say which is which."""
-    entries = []
+    entries: list[Entry] = []
     for photo in range(3):
         for model in MODELS[:2]:
             pictures = (CasePicture("input", hexed(f"photo {photo}")), CasePicture("edited", hexed(f"{photo} {model}")))
