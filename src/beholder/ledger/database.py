@@ -288,11 +288,6 @@ def _add_marks_and_search(connection: sa.Connection) -> None:
         last = rows[-1].number
 
 
-def _forget_case_texts(connection: sa.Connection) -> None:
-    """Empty the index of words, which fills again when a run is searched: Korean syllables are folded differently."""
-    connection.execute(text("DELETE FROM case_texts"))
-
-
 _CASE_WORDS_6 = {
     "sqlite": (
         "CREATE VIRTUAL TABLE IF NOT EXISTS case_words USING fts5(text, content='case_texts', content_rowid='number')",
@@ -311,7 +306,6 @@ MIGRATIONS: Sequence[Migration] = (
     _add_transcripts,
     _mark_unmeasured,
     _add_marks_and_search,
-    _forget_case_texts,
 )
 
 

@@ -191,7 +191,7 @@ def write_report(
         max_mb: Size limit in million bytes. Pictures lose detail first, then texts are cut; where that is not enough,
             only the flagged and the worst verdicts have details and pictures, and the others stay in the list, as long
             as that is within the limit.
-        worst: Only so many verdicts are in the page: those without a score, with a flag, and the worst.
+        worst: Only so many verdicts are in the page: those that failed, and the worst.
         group: Name of the group of cases that belong together (clusters of the bootstrap); else `source`.
         other: An older run to compare with.
         watch: Told of progress.
@@ -247,14 +247,14 @@ def _report_notes(
         why = f"the page is to stay under {max_mb:g} MB" if worst is None or worst > len(gathered.index) else ""
         notes.append(
             f"The cases below are {len(gathered.index):,} of {verdicts:,} verdicts, {movers if worst is None else ''}"
-            f"those without a score or with a flag and the worst{f', because {why}' if why else ''}: "
+            f"those that failed and the worst{f', because {why}' if why else ''}: "
             f"{_describe_listed(gathered)}. The numbers are of all."
         )
     if gathered.kept is not None:
         notes.append(
             f"Reasons and pictures are here for {len(gathered.kept):,} of {len(gathered.index):,} verdicts, {movers}"
-            f"those with a flag or without a score and the worst, because the page is to stay under {max_mb:g} MB. The "
-            "numbers above and the list are of all."
+            f"those that failed and the worst, because the page is to stay under {max_mb:g} MB. The numbers above and the "
+            "list are of all."
         )
     if cut is not None:
         notes.append(f"Texts are cut to {cut} characters, because the page is to stay under {max_mb:g} MB.")
@@ -291,15 +291,16 @@ def _choose_listed(
     return None if most >= count else sorted(sorted(range(count), key=_importance(gathered, changed))[:most])
 
 
-def _importance(gathered: RunData, changed: ComparisonSection | None) -> Callable[[int], tuple[bool, bool, float]]:
-    """Return the sort key of verdicts: those that `changed` most, those with a flag or without a score, the worst."""
+def _importance(gathered: RunData, changed: ComparisonSection | None) -> Callable[[int], tuple[bool, float, bool]]:
+    """Return the sort key of verdicts: those that `changed` most, those that failed, the worst. Of what was measured in
+    part the highest possible score counts; of equal ones those with a flag come first."""
     index = gathered.index
     moved = set() if changed is None else {mover.number for mover in changed.movers}
 
-    def importance(at: int) -> tuple[bool, bool, float]:
-        score, bound = index.score[at], index.measured.get(at, ("", None, None))[2]
-        worst = score if score is not None else -2.0 if bound is None else bound - 1.5  # failures before what is open
-        return at not in moved, score is not None and not index.flagged[at], worst
+    def importance(at: int) -> tuple[bool, float, bool]:
+        score = index.score[at]
+        best = index.measured.get(at, ("", None, None))[2] if score is None else score
+        return at not in moved, -1.0 if best is None else best, not index.flagged[at]
 
     return importance
 
@@ -419,8 +420,8 @@ def _keep_most_important(
 ) -> None:
     """Write the details of as many verdicts as fit with their pictures into `shorter`, the most important ones first.
 
-    These are the cases that changed most, those with a flag or without a score, then the worst. `gathered` keeps the
-    pictures of these alone.
+    These are the cases that changed most, those that failed, then the worst. `gathered` keeps the pictures of these
+    alone.
     """
     index, digests = gathered.index, list(gathered.pictures)
     movers = () if changed is None else changed.movers
