@@ -253,8 +253,8 @@ def _report_notes(
     if gathered.kept is not None:
         notes.append(
             f"Reasons and pictures are here for {len(gathered.kept):,} of {len(gathered.index):,} verdicts, {movers}"
-            f"those that failed and the worst, because the page is to stay under {max_mb:g} MB. The numbers above and the "
-            "list are of all."
+            f"those that failed and the worst, because the page is to stay under {max_mb:g} MB. The numbers above and "
+            "the list are of all."
         )
     if cut is not None:
         notes.append(f"Texts are cut to {cut} characters, because the page is to stay under {max_mb:g} MB.")
