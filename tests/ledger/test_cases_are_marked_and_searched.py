@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from support.ledger import case, entry, run_record, verdict
 
 from beholder.errors import LedgerError
-from beholder.ledger import database, schema
+from beholder.ledger import database, schema, search
 from beholder.ledger.copy import copy_run
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.search import fold_words
@@ -58,6 +58,53 @@ def test_a_run_that_nobody_searches_has_no_index(ledger: Ledger) -> None:
 def test_folding_is_the_same_for_every_database() -> None:
     assert fold_words("Straße, ÉCOLE_2 x²") == ["strasse", "ecole", "2", "x2"]
     assert fold_words("赤い車 3D") == ["赤", "い", "車", "3d"]
+    assert fold_words("한국어 ﾊﾟﾝ") == ["한", "국", "어", "ハ", "ン"]
+
+
+def test_a_syllable_of_korean_is_a_word(ledger: Ledger) -> None:
+    ledger.write("r1", [asked(0, "한국 지도"), asked(1, "각국")])
+    assert found(ledger, "국") == [FIRST, SECOND]
+    assert found(ledger, "국 도") == [FIRST]
+    assert found(ledger, "구") == found(ledger, "ᄀ") == []
+
+
+def test_what_an_older_version_indexed_is_indexed_again(ledger: Ledger) -> None:
+    ledger.write("r1", [asked(0, "brown")])
+    assert found(ledger, "brown") == [FIRST]
+    with ledger._writing() as connection:
+        database.MIGRATIONS[5](connection)
+    assert ledger.count_unindexed("r1") == 1
+    assert ledger.browse("r1", VerdictFilter(text="brown")).total == 0
+    assert found(ledger, "brown") == [FIRST]
+    assert ledger.check() == []
+
+
+def test_a_copy_over_an_older_one_is_found_by_its_new_words(
+    ledger: Ledger, new_place: Callable[[], str | Path]
+) -> None:
+    ledger.write("r1", [asked(0, "brown"), asked(1, "brown")])
+    with Ledger.open(new_place(), create=True) as other:
+        copy_run(ledger, other, "r1")
+        assert found(other, "brown") == [FIRST, SECOND]
+        ledger.write("r1", [asked(0, "golden")])
+        copy_run(ledger, other, "r1")
+        assert (found(other, "brown"), found(other, "golden")) == ([SECOND], [FIRST])
+        assert other.check() == []
+
+
+def test_indexing_ends_while_others_write(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "INDEX_BATCH", 3)
+    ledger.write("r1", [asked(number, "brown") for number in range(7)])
+    batches: list[int] = []
+
+    def note(count: int) -> None:
+        batches.append(count)
+        if len(batches) < 9:
+            ledger.write("r1", [asked(100 + len(batches), "brown")])
+
+    assert ledger.index_texts("r1", note) == 10
+    assert batches == [3, 3, 3, 1]
+    assert ledger.count_unindexed("r1") == 1
 
 
 def test_marks_are_kept_copied_and_deleted_with_their_run(ledger: Ledger, new_place: Callable[[], str | Path]) -> None:
@@ -126,7 +173,8 @@ def test_an_older_ledger_gets_the_bounds_of_what_was_measured_in_part(ledger: Le
             connection.exec_driver_sql(f"DROP TABLE {name}")
         if connection.dialect.name == "sqlite":
             connection.exec_driver_sql("DROP TABLE case_words")
-        database.MIGRATIONS[-1](connection)
+        for migration in database.MIGRATIONS[4:]:
+            migration(connection)
     page = ledger.browse("r1", VerdictFilter(sort="bound"))
     assert [one.verdict.case for one in page.verdicts] == [SECOND, FIRST]
     assert ledger.check() == []

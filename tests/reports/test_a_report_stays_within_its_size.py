@@ -7,17 +7,19 @@ import base64
 import io
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
-from support.ledger import hexed
+from support.ledger import hexed, run_record
 from support.reports import RUN, ledger_with, picture, refused, restyle, told, written
 
 from beholder.ledger.ledger import Ledger
 from beholder.reports.html_report import WrittenReport, write_report
+from beholder.verdicts.verdict import CasePicture
 
 CASES = 1000
 
@@ -96,9 +98,7 @@ def test_texts_are_cut_when_pictures_alone_are_not_enough_and_it_is_said(thousan
 
 
 @pytest.mark.parametrize("room", [0.5, 2.0])
-def test_a_page_that_would_be_too_large_keeps_the_flagged_and_the_worst_and_lists_all(
-    thousand: Path, room: float
-) -> None:
+def test_a_page_that_would_be_too_large_keeps_the_worst_and_lists_all(thousand: Path, room: float) -> None:
     with Ledger.open(thousand, read_only=True) as ledger:
         done, text = made(ledger, max_mb=room)
     assert 0.8e6 * room < done.size <= 1e6 * room
@@ -108,12 +108,8 @@ def test_a_page_that_would_be_too_large_keeps_the_flagged_and_the_worst_and_list
     assert any(f"for {len(kept)} of 1,000 verdicts" in note and note in text for note in done.notes)
     details = [one for block in blocks(text, "details") for one in block]
     assert [one["case"] for one in details] == [index["case"][at] for at in kept]
-    urgent = {at for at in range(CASES) if index["score"][at] is None or index["flagged"][at]}
-    assert set(kept) <= urgent or urgent <= set(kept)
-    for group in (set(kept) & urgent, set(kept) - urgent):
-        rest = (urgent if group <= urgent else set(range(CASES)) - urgent) - set(kept)
-        worst = [-1.0 if index["score"][at] is None else index["score"][at] for at in group]
-        assert all(index["score"][at] >= max(worst, default=0.0) for at in rest)
+    scores = [-1.0 if score is None else score for score in index["score"]]
+    assert max(scores[at] for at in kept) <= min(scores[at] for at in range(CASES) if at not in set(kept))
     shots = [shot for block in blocks(text, "pictures") for shot in block]
     for at, detail in zip(kept, details, strict=True):
         assert index["pictured"][at] == [image["picture"] for image in detail["images"]]
@@ -129,7 +125,8 @@ def test_a_page_whose_list_would_be_too_large_lists_the_worst_and_says_which(tho
     listed = len(index["case"])
     assert 100 < listed < 700
     assert f"{listed} of 1,000 verdicts" in done.notes[0]
-    assert "10 without a score, 190 with a flag, scores from 0.25 to " in done.notes[0]
+    assert "10 without a score, " in done.notes[0]
+    assert " with a flag, scores from 0.25 to " in done.notes[0]
     assert done.notes[0] in text
     assert len(blocks(text, "details")[0]) == len(index["kept"]) > 2
     assert '<span class="number">990</span> scored' in text  # the numbers are of all
@@ -141,9 +138,9 @@ def test_only_the_worst_are_in_the_page_where_that_is_asked_for(thousand: Path, 
         done, text = made(ledger, worst=worst)
         whole = made(ledger)[1]
     [index], [all_] = blocks(text, "index"), blocks(whole, "index")
-    urgent = [at for at in range(CASES) if all_["score"][at] is None or all_["flagged"][at]]
-    rest = sorted(set(range(CASES)) - set(urgent), key=lambda at: all_["score"][at])
-    chosen = sorted((sorted(urgent, key=lambda at: all_["score"][at] or -1.0) + rest)[:worst])
+    scores = [-1.0 if score is None else score for score in all_["score"]]
+    worst_first = sorted(range(CASES), key=lambda at: (scores[at], not all_["flagged"][at]))
+    chosen = sorted(worst_first[:worst])
     assert index["case"] == [all_["case"][at] for at in chosen]
     assert [one["case"] for block in blocks(text, "details") for one in block] == index["case"]
     shots = [shot for block in blocks(text, "pictures") for shot in block]
@@ -151,6 +148,41 @@ def test_only_the_worst_are_in_the_page_where_that_is_asked_for(thousand: Path, 
     assert f"{worst} of 1,000 verdicts" in done.notes[0]
     linked = {int(number) for number in re.findall(r'href="#case=(\d+)"', text)}
     assert linked <= set(range(worst))
+
+
+def test_pictures_that_no_judge_was_sent_stay_with_their_cases(tmp_path: Path) -> None:
+    entries, shots = [], {}
+    for number in range(24):
+        one = told(number, restyle(number), pictures=False)
+        name, data = hexed(f"unsent {number}"), picture(number, 64)
+        of = replace(one.verdict, images=(), pictures=(CasePicture("image", name),))
+        entries.append(replace(one, verdict=of, thumbnails=((name, data),)))
+        shots[of.case] = base64.b64encode(data).decode()
+    with ledger_with(tmp_path / "ledger.db", entries) as ledger:
+        _, text = made(ledger, worst=7)
+    [index], found = blocks(text, "index"), [shot for block in blocks(text, "pictures") for shot in block]
+    details = [one for block in blocks(text, "details") for one in block]
+    assert len(details) == len(found) == 7
+    for at, detail in enumerate(details):
+        assert [one["picture"] for one in detail["pictures"]] == index["pictured"][at]
+        assert [found[one["picture"]] for one in detail["pictures"]] == [shots[detail["case"]]]
+
+
+def test_what_changed_most_is_kept_and_said_unless_the_worst_are_asked_for(tmp_path: Path, thousand: Path) -> None:
+    place = Path(shutil.copy(thousand, tmp_path / "ledger.db"))
+    with Ledger.open(place, read_only=True) as ledger:
+        before = [replace(one.verdict, flags=()) for one in ledger.stored_verdicts(RUN) if one.verdict.score == 1.0]
+    older = [told(number, replace(one, score=0.0), pictures=False) for number, one in enumerate(before[:10])]
+    ledger_with(place, older, run_record("r0", total=10)).close()  # ten cases were much worse, and are perfect now
+    risen = {one.case for one in before[:10]}
+    with Ledger.open(place, read_only=True) as ledger:
+        for options, said, expected in (
+            ({"worst": 20}, "20 of 1,000 verdicts, those that failed", set()),
+            ({"max_mb": 0.25}, "those that changed most, those that failed", risen),
+        ):
+            done, text = made(ledger, other=ledger.run("r0"), **options)
+            assert said in done.notes[0]
+            assert risen & set(blocks(text, "index")[0]["case"]) == expected
 
 
 def test_a_page_whose_numbers_alone_are_too_large_says_so(thousand: Path) -> None:

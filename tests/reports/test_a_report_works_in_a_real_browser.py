@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from support.ledger import run_record, verdict
 from support.reports import RUN, Opened, in_part, ledger_with, restyle, told, written
+from support.web import drawn_images
 
 from beholder.rubrics.load import load_rubric
 from beholder.verdicts.verdict import CasePicture, Flag, Juror, Jury, Outcome, Place
@@ -298,8 +299,7 @@ def test_the_cases_that_changed_have_pictures_and_whole_numbers(tmp_path: Path, 
     with ledger_with(tmp_path / "ledger.db", newer, run_record("r2", name="tuned", total=4)) as ledger:
         page = opened(written(ledger, tmp_path / "report.html", "r2", other=ledger.run(RUN)))
     page.locator(".movers").scroll_into_view_if_needed()
-    page.wait_for_function("() => [...document.querySelectorAll('.mover-shots img')].every((one) => one.naturalWidth)")
-    assert page.locator(".mover-shots img").count() == 8  # what went in, and what came out of both
+    assert drawn_images(page, ".mover-shots img") == 8  # what went in, and what came out of both
     for width in (390, 820, 1440):
         page.set_viewport_size({"width": width, "height": 900})
         lines = page.locator(".movers td.number.right, .movers .whole").evaluate_all(
@@ -316,7 +316,7 @@ def test_on_paper_every_shown_case_is_whole_and_nothing_is_a_control(report: Pat
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert page.locator(".paper").count() == 4
     assert page.locator("button:visible, select:visible, input:visible").count() == 0
-    assert page.locator(".paper img:visible").count() == 8
+    assert drawn_images(page, ".paper img") == page.locator(".paper img:visible").count() == 8
     assert "✗" in page.locator(".paper").first.inner_text()
     assert page.pdf().startswith(b"%PDF")
 

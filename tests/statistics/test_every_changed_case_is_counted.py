@@ -74,6 +74,25 @@ def test_the_worst_come_first_and_of_lost_scores_the_best() -> None:
     assert [one.value for one in table.by_group("model")] == ["b", "a"]
 
 
+def test_a_case_that_lost_one_score_and_gained_another_is_in_no_dot() -> None:
+    def of(name: str, first: list[float], second: list[float]) -> Scores:
+        columns = {
+            f"{rubric}.score": Column(f"{rubric}.score", ColumnKind.OVERALL, np.array(values, np.float64), (0.0, 1.0))
+            for rubric, values in (("a", first), ("b", second))
+        }
+        return Scores(name, ("c0", "c1"), columns, {})
+
+    compared = compare(
+        of("old", [0.5, 0.5], [0.5, NAN]), of("new", [0.5, NAN], [0.5, 0.5]), ComparisonOptions(draw_count=100)
+    )
+    table = compared.case_changes
+    assert table is not None
+    assert (table.before.tolist(), table.after.tolist()) == ([0.5, 0.5], [0.5, 0.5])
+    assert table.select(before=(0.5, 0.5), after=(0.5, 0.5)).tolist() == [0]
+    assert table.select(before=(0.5, 0.5)).tolist() == [0, 1]
+    assert table.select("lost").tolist() == table.select("gained").tolist() == [1]
+
+
 def test_without_an_overall_score_criteria_count_as_shares_of_their_scale() -> None:
     table = changes([(0.5, 0.25, "a"), (0.0, 1.0, "a")], ColumnKind.CRITERION)
     assert table.before.tolist() == pytest.approx([0.5, 0.0])

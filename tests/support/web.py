@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 
 from beholder.web.server import create_app, serve_in_thread
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 RUN = "r1"
 
@@ -20,6 +24,14 @@ def worked_out(client: httpx.Client, path: str, **asked: str) -> str:
     while "being worked out" in (text := client.get(path, params=asked or None).raise_for_status().text):
         pass
     return text
+
+
+def drawn_images(page: Page, which: str) -> int:
+    """How many images a page has, once all of them are drawn: one that there is not would be waited for in vain."""
+    page.wait_for_function(
+        "(which) => [...document.querySelectorAll(which)].every((one) => one.complete && one.naturalWidth)", arg=which
+    )
+    return page.locator(which).count()
 
 
 @contextmanager

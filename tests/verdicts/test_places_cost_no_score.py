@@ -11,6 +11,7 @@ from msgspec import structs
 
 from beholder.rubrics.prompt import make_answer_schema, render_system_prompt
 from beholder.rubrics.rubric import Rubric
+from beholder.rubrics.validate import find_rubric_problems
 from beholder.verdicts.verdict import Place, Verdict
 
 Answer = Callable[..., dict[str, Any]]
@@ -47,6 +48,21 @@ def test_places_are_read(asked: Rubric, verdict: Judge, restyle: Answer) -> None
     )
     assert made.to_dict()["places"][0] == {"at": "A1", "boxes": [[0.1, 0.2, 0.5, 0.75]], "role": "restyled"}
     assert Verdict.from_dict(made.to_dict()).places == made.places
+
+
+def test_a_role_of_several_images_has_no_places(asked: Rubric, verdict: Judge, restyle: Answer) -> None:
+    first, second = asked.images
+    several = structs.replace(asked, images=(structs.replace(first, many=True), second))
+    one = make_answer_schema(several)["properties"]["places"]["items"]["properties"]["image"]  # type: ignore[index]
+    assert one["enum"] == [second.label]
+    assert f"as above; only {second.label})" in render_system_prompt(several)
+    assert "as above)" in render_system_prompt(asked)
+    given = [place(image=name) for name in (first.label, first.role, second.label)]
+    made = verdict(several, restyle() | {"places": given})
+    assert [found.role for found in made.places or ()] == [second.role]
+    assert find_rubric_problems(several) == []
+    none = structs.replace(asked, images=tuple(structs.replace(image, many=True) for image in asked.images))
+    assert [problem.key for problem in find_rubric_problems(none)] == ["places"]
 
 
 @pytest.mark.parametrize(

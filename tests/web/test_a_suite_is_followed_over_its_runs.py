@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -72,6 +73,21 @@ def test_points_and_bars_lead_to_runs_and_cases(client: httpx.Client) -> None:
     assert said.startswith("9 of 12 refused, nightly, 17 Mar")
     assert client.get(html.unescape(link)).text.count('class="card"') == REFUSED
     assert "Latency of a verdict, nightly, 15 Mar (n1): 2.0 (2.0 to 2.0)" in charts[3]
+
+
+def test_reviews_are_not_followed(nights: Path, tmp_path: Path, started: Started) -> None:
+    place = Path(shutil.copy(nights, tmp_path / "ledger.db"))
+    of = {"review_of": "n3", "rater": "Ada"}
+    with Ledger.open(place) as ledger:
+        for name in ("nightly", "nightly, rated by Ada"):
+            review = run_record(name, name=name, fingerprint=f"review:{name}", suite=of)
+            ledger.start(replace(review, created=NOW + timedelta(days=9)))
+            ledger.write(name, [entry(number, replace(verdict(number), judge="person:Ada")) for number in range(3)])
+    for name, tag in ((None, None), ("nightly", None), (None, "ci")):
+        found = history(name, tag=tag, last=3, ledger=place, draws=100)
+        assert [run.id for run in found.runs] == ["n1", "n2", "n3"]
+    with httpx.Client(base_url=started(place), trust_env=False) as client:
+        assert "3 runs<" in worked_out(client, "/history", tag="ci", last="3")
 
 
 def test_a_tag_or_a_number_of_runs_is_followed(client: httpx.Client) -> None:

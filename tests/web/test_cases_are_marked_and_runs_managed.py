@@ -5,17 +5,23 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 from support.reports import Opened
-from support.web import RUN, Started
+from support.web import RUN, Started, running
 
 from beholder.api.run import Run
 from beholder.errors import LedgerError, UsageError
 from beholder.ledger.ledger import Ledger
+from beholder.web.background import run_in_process
+from beholder.web.pages import manage
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 CASE = "photo-00005/anime"
 PAGE = f"/runs/{RUN}/case?id={CASE}"
@@ -96,6 +102,22 @@ def test_a_run_is_taken_along_as_files(client: httpx.Client, made: Path, tmp_pat
     assert len(list(csv.DictReader(io.StringIO(table.text)))) == 24
 
 
+def test_the_report_of_a_large_run_is_the_same(place: Path, started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+
+    def in_process(work: Callable[[], object]) -> object:
+        calls.append(work)
+        return run_in_process(work)
+
+    monkeypatch.setattr(manage, "MANY_VERDICTS", 3)
+    monkeypatch.setattr(manage, "run_in_process", in_process)
+    Run.load(RUN, place).report(tmp := place.with_name("run.html"), worst=2)
+    with httpx.Client(base_url=started(place), trust_env=False) as client:
+        report = client.get(f"/runs/{RUN}/report.html", params={"worst": 2}, timeout=60)
+    assert report.content == tmp.read_bytes()
+    assert len(calls) == 1
+
+
 def test_what_may_not_be_written_is_one_sentence(place: Path) -> None:
     run = Run.load(RUN, place)
     for wrong in (
@@ -107,6 +129,34 @@ def test_what_may_not_be_written_is_one_sentence(place: Path) -> None:
     ):
         with pytest.raises(UsageError, match=r"\.$"):
             wrong()
+
+
+def test_a_form_that_fails_says_why_and_keeps_what_was_written(browser: Browser, place: Path) -> None:
+    token = "a token of decent length"
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        with running(place, token=token) as site:
+            page.goto(f"{site}{PAGE}&token={token}")
+            page.wait_for_selector("html[data-app]", state="attached")
+            page.get_by_text("Write a comment").click()
+            page.get_by_label("Comment", exact=True).fill("   ")
+            page.get_by_role("button", name="Save").click()
+            alert = page.locator("#comments [role=alert]")
+            alert.filter(has_text="must not be empty").wait_for()
+            page.get_by_label("Comment", exact=True).fill("the hand is wrong")
+            context.clear_cookies()
+            page.get_by_role("button", name="Save").click()
+            alert.filter(has_text="asks for its token").wait_for()
+        page.get_by_role("button", name="Save").click()
+        alert.filter(has_text="does not answer").wait_for()
+        assert alert.count() == 1
+        assert page.get_by_label("Comment", exact=True).input_value() == "the hand is wrong"
+        page.get_by_role("button", name="Star").click()
+        page.locator("#take [role=alert]").wait_for()
+    finally:
+        context.close()
+    assert Run.load(RUN, place).comments() == []
 
 
 def test_in_a_browser(visited: Opened, place: Path, started: Started) -> None:

@@ -54,7 +54,11 @@ def test_a_chart_is_one_stop_and_its_marks_are_reached_by_arrows(visited: Opened
     chart = page.locator("svg.bars")
     assert chart.locator("a[tabindex='0']").count() == 1
     first = chart.locator("a").first
-    first.focus()
+    page.locator("a[href='#numbers']").focus()
+    page.keyboard.press("Tab")  # the scatter plot before it is one stop, too
+    assert page.evaluate("document.activeElement.matches('svg.plot a')")
+    page.keyboard.press("Tab")
+    assert first.evaluate("mark => mark === document.activeElement")
     assert "worse by" in (first.get_attribute("aria-label") or "")
     for _ in range(3):
         page.keyboard.press("ArrowRight")
@@ -65,6 +69,14 @@ def test_a_chart_is_one_stop_and_its_marks_are_reached_by_arrows(visited: Opened
     page.locator("#cases .changed").first.wait_for()
     assert page.locator("#cases [role=status]").inner_text().startswith("10 cases")
     assert page.locator(".changed").count() == 10
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_has_no_score_is_seen_in_the_history(visited: Opened, runs: str, theme: str) -> None:
+    page = visited("/history?name=nightly", at=runs, color_scheme=theme)
+    fills = page.evaluate("[...document.querySelectorAll('.trend .slice')].map(one => getComputedStyle(one).fill)")
+    assert fills
+    assert "rgb(0, 0, 0)" not in fills  # what an svg without a color has
 
 
 def test_before_and_now_meet_where_the_slider_is(visited: Opened, runs: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import httpx
 import pytest
 from support.ledger import case, run_record
 from support.reports import ledger_with, picture, restyle, told
-from support.web import RUN, Started
+from support.web import RUN, Started, worked_out
 
 from beholder.cases.case import Case
 from beholder.images.prepare import digest
@@ -52,6 +53,24 @@ def test_images_of_the_case_are_shown_where_no_judge_was_sent_any(site: str) -> 
             large = page.split('class="shots of-1 tall"><img src="')[1].split('"')[0].replace("&amp;", "&")
             assert client.get(large, follow_redirects=True).status_code == 200
         assert "data-stage" not in client.get(f"/runs/{RUN}/case", params={"id": described(3).case}).text
+
+
+def test_runs_are_compared_by_them_too(tmp_path: Path, started: Started) -> None:
+    shots: set[str] = set()
+    for run, score in (("r1", 0.25), ("r2", 0.75)):
+        entries = []
+        for number in (1, 2):
+            data = picture(number + int(4 * score))
+            one = described(number, pictures=(CasePicture("image", digest(data)),), score=score)
+            shots.add(f"/pictures/{digest(data)}.webp")
+            of = case(one, images={"image": "/nowhere/photo.webp"})
+            entries.append(
+                replace(told(number, restyle(number)), verdict=one, case=of, thumbnails=((digest(data), data),))
+            )
+        ledger_with(tmp_path / "ledger.db", entries, run_record(run)).close()
+    with httpx.Client(base_url=started(tmp_path / "ledger.db"), trust_env=False) as client:
+        for path in ("/compare?before=r1&after=r2", "/matrix?run=r1&run=r2"):
+            assert set(re.findall(r'<img src="([^"]*)"', worked_out(client, path))) == shots, path
 
 
 def test_only_images_of_the_case_are_read(site: str) -> None:

@@ -27,6 +27,7 @@ PLACES = (
     Place("A1", ((0.5, 0.5, 0.9, 0.9),), "edited"),
     Place("accuracy.score", ((0.1, 0.2, 0.3, 0.5),)),
 )
+SMALL = Place("A1", ((0.5, 0.5, 0.51, 0.52),), "edited")
 SAID = "A red cup stands beside a croissant, on two blue plates."
 
 
@@ -60,7 +61,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
         case=case(described, fields=texts, images={"image": str(folder / "strip.png")}),
         thumbnails=((digest(data), data),),
     )
-    wide = pictured(told(9, restyle(9)), (900, 300))
+    wide = pictured(told(9, restyle(9, places=(SMALL,))), (900, 300))
     ledger_with(folder / "ledger.db", [edit, of_text, wide], run_record(RUN)).close()
     return folder / "ledger.db"
 
@@ -111,6 +112,23 @@ def test_a_sentence_shows_its_place_and_a_place_its_sentence(
     assert violations(page) == []
 
 
+def test_a_small_place_is_drawn_where_it_is_and_is_hit_beside_it(opened: Callable[..., Page]) -> None:
+    page = opened(9, viewport={"width": 1366, "height": 768})
+    page.keyboard.press("e")
+    box, image = (page.locator(f".cv-last {what}").bounding_box() for what in (".cv-place", "img"))
+    assert box is not None
+    assert image is not None
+    drawn = [
+        (box["x"] - image["x"]) / image["width"],
+        (box["y"] - image["y"]) / image["height"],
+        (box["x"] + box["width"] - image["x"]) / image["width"],
+        (box["y"] + box["height"] - image["y"]) / image["height"],
+    ]
+    assert drawn == pytest.approx(SMALL.boxes[0], abs=0.006)
+    page.mouse.click(box["x"] + box["width"] / 2 + 10, box["y"] + box["height"] / 2)
+    assert page.locator(".cv-place.now").count() == 1
+
+
 @pytest.mark.parametrize(("theme", "width"), [("light", 390), ("dark", 1366)])
 def test_words_are_marked_in_the_text_and_lead_to_their_finding(
     opened: Callable[..., Page],
@@ -118,6 +136,8 @@ def test_words_are_marked_in_the_text_and_lead_to_their_finding(
     theme: str,
     width: int,
 ) -> None:
+    from playwright.sync_api import expect
+
     page = opened(6, viewport={"width": width, "height": 800}, color_scheme=theme)
     assert page.locator(".said-unsupported").first.inner_text() == "croissant"
     assert page.locator(".said-contradicted").first.inner_text() == "two blue plates"
@@ -126,6 +146,11 @@ def test_words_are_marked_in_the_text_and_lead_to_their_finding(
     assert page.locator(".fields dd").first.inner_text() == SAID
     page.locator(".said-contradicted").first.click()
     assert "against the expected" in page.locator("li.now").inner_text()
+    expect(page.locator("li.now")).to_be_in_viewport(ratio=0.9)  # scrolled to
+    page.locator(".said-missing").focus()
+    page.keyboard.press("Enter")
+    assert "spoon" in page.locator("li.now").inner_text()
+    expect(page.locator("li.now")).to_be_in_viewport(ratio=0.9)
     assert page.locator(".instruction").inner_text() == "Input What is on the table?"
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert violations(page) == []

@@ -6,6 +6,7 @@ import html
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,12 @@ from support.reviews import EDIT, RUN, answers, edits
 from support.web import Started, worked_out
 
 from beholder.ledger.ledger import Ledger
-from beholder.ledger.types import RunRecord
+from beholder.ledger.types import Entry, RunRecord
 from beholder.reviews import sheet
 from beholder.reviews.review import find_or_start_review
 from beholder.reviews.sheet import score_name
 from beholder.rubrics.load import load_rubric
+from beholder.verdicts.verdict import CasePicture
 from beholder.web.pages import agreement
 from beholder.web.pages.agreement import RunAgreement, compute_agreement
 
@@ -177,6 +179,19 @@ def test_dots_open_their_cases_and_the_largest_disagreement_comes_first(reviewed
         [link, count] = re.findall(r'<a href="([^"]*)" aria-label="(\d+) case', curve)[0]
         assert re.search(rf'role="status">{count} cases, judge', client.get(html.unescape(link)).text)
         assert client.get("/agreement", params={"run": RUN, "aspect": "beauty"}).status_code == 400
+
+
+def test_a_case_of_which_no_judge_was_sent_an_image_is_shown(reviewed: Path, started: Started) -> None:
+    with Ledger.open(reviewed) as ledger:
+        entries = []
+        for stored in ledger.stored_verdicts(RUN):
+            one = stored.verdict
+            pictures = tuple(CasePicture(image.role, image.source_digest) for image in one.images)
+            unsent = replace(one, images=(), pictures=pictures)
+            entries.append(Entry(stored.position, ledger.case(RUN, one.case), unsent, reused=True))
+        ledger.write(RUN, entries)
+    with httpx.Client(base_url=started(reviewed), trust_env=False) as client:
+        assert worked_out(client, "/agreement", run=RUN).count('<figure><img src="/pictures/') == 12
 
 
 def test_who_only_rated_what_the_judge_did_not_is_told_so(tmp_path: Path, started: Started) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from beholder.rubrics.brief import Composer
 from beholder.rubrics.load import load_rubric
 from beholder.rubrics.rubric import Rubric
 from beholder.verdicts.verdict import Flag, Verdict
+from beholder.web.pages import gallery
+from beholder.web.server import create_app, serve_in_thread
 
 CASES = f"/runs/{RUN}/cases"
 
@@ -43,6 +46,43 @@ def test_runs_are_listed_with_what_they_came_to(client: httpx.Client) -> None:
     assert f'href="/runs/{RUN}"' in text
     assert "nightly" in text
     assert "2 without a score" in text
+
+
+def test_new_cases_of_a_large_run_are_searched_at_once(tmp_path: Path) -> None:
+    """A first search may wait for the index; what comes in later is too little for that, whatever else is computed."""
+    place, held, free = tmp_path / "ledger.db", threading.Event(), threading.Event()
+
+    def hold() -> None:
+        held.set()
+        free.wait()
+
+    ledger_with(place, [told(1, restyle(1), pictures=False)], run_record(RUN, total=100_000)).close()
+    app = create_app(place)
+    app.state.background.poll("other", 0, hold, patient=False)
+    held.wait()
+    try:
+        with serve_in_thread(app) as site, httpx.Client(base_url=site, trust_env=False) as client:
+            for number in (1, 2):
+                page = client.get(CASES, params={"q": "red"}).text
+                assert "being indexed" not in page
+                assert page.count('<li class="card">') == number
+                app.state.ledger.write(RUN, [told(2, restyle(2), pictures=False)])
+    finally:
+        free.set()
+        app.state.background.close()
+        app.state.ledger.close()
+
+
+def test_many_cases_are_indexed_in_the_background(
+    tmp_path: Path, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gallery, "INDEX_BATCH", 1)
+    entries = [told(number, restyle(number), pictures=False) for number in range(3)]
+    ledger_with(tmp_path / "ledger.db", entries, run_record(RUN, total=3)).close()
+    with httpx.Client(base_url=started(tmp_path / "ledger.db"), trust_env=False) as client:
+        while "being indexed" in (page := client.get(CASES, params={"q": "red"}).text):
+            pass
+    assert page.count('<li class="card">') == 3
 
 
 def test_a_run_says_what_it_came_to(client: httpx.Client) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from support.ledger import run_record
 from support.reports import Opened, ledger_with, refused, restyle, told
-from support.web import RUN, Started
+from support.web import RUN, Started, drawn_images
 
 from beholder.ledger.ledger import Ledger
 from beholder.rubrics.load import load_rubric
@@ -286,7 +286,7 @@ def test_bars_say_what_they_count(visited: Opened) -> None:
     page = visited(f"/runs/{RUN}/cases?q=00015")
     assert page.locator(".card .bars dt").all_text_contents() == ["Accuracy", "Exceptional"]
     assert page.locator(".card .bars dd .number").all_text_contents() == ["2", "2"]
-    assert page.locator(".card .told").inner_text() == "make the car red"
+    assert page.locator(".card .card-caption").inner_text() == "make the car red"
     page = visited(f"/runs/{RUN}")
     assert "F: 4 verdicts" in page.locator(".figure .bar title").all_text_contents()
 
@@ -309,7 +309,7 @@ def test_the_cases_of_a_running_run_come_in_by_themselves(visited: Opened, place
         assert "00001" in page.evaluate("document.activeElement.href")
         run.locator(".newest .card").nth(1).wait_for()
         assert "00002" in run.locator(".newest .card").first.inner_text()
-        assert run.locator(".newest img").count() == 4
+        assert drawn_images(run, ".newest img") == 4
         run.locator(".facts", has_text="a minute").wait_for()
         for one in (page, run):
             one.close()

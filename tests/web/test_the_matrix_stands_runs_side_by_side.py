@@ -16,6 +16,7 @@ from support.web import Started, worked_out
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import Entry
 from beholder.reports.matrix import compute_group_matrix, compute_pair_matrix, compute_run_matrix
+from beholder.verdicts.verdict import CasePicture
 
 MODELS = ("aurora", "basalt", "cobalt")
 
@@ -98,6 +99,40 @@ def test_the_page_shows_a_row_for_each_photograph_and_links_its_cells(models: Pa
         assert client.get("/matrix", params={"run": "m1", "sort": "size"}).status_code == 400
         assert client.get("/matrix", params={"run": ["m1"] * 3, "by": "gone"}).status_code == 200
         assert 'href="/matrix?run=m1"' in client.get("/runs/m1").text
+
+
+def test_a_criterion_has_its_own_means_and_the_colors_of_its_scale(tmp_path: Path, started: Started) -> None:
+    place = changed_runs(tmp_path / "ledger.db")
+    of = f"/matrix?run={BEFORE}&run={AFTER}"
+    with httpx.Client(base_url=started(place), trust_env=False) as client:
+        overall = worked_out(client, of)
+        page = worked_out(client, f"{of}&on=exceptional&sort=order")
+    columns = compute_run_matrix(str(place), (BEFORE, AFTER), "exceptional").columns
+    assert min(column.mean or 0 for column in columns) > 1
+    for column in columns:
+        head = f'{column.mean:.3f}</span> <span class="muted small">{column.scored} of {column.cases} scored'
+        assert head in page
+        assert head not in overall
+    assert page.count("14 Mar 2026, 15:09</span>") >= 2  # runs of one name are still told apart
+    shown = set(re.findall(r'class="grade (\w+) number">(\d)<', page))
+    assert shown == {("good", "5"), ("good", "4"), ("fair", "3"), ("bad", "2")}
+
+
+def test_photographs_without_a_name_are_told_apart_by_what_was_judged(tmp_path: Path) -> None:
+    """Their files are not known, and no image was sent: only the digests of the pictures say which is which."""
+    entries: list[Entry] = []
+    for photo in range(3):
+        for model in MODELS[:2]:
+            pictures = (CasePicture("input", hexed(f"photo {photo}")), CasePicture("edited", hexed(f"{photo} {model}")))
+            one = replace(verdict(photo), case=f"p{photo}/{model}", images=(), pictures=pictures)
+            given = {"input": b"of a notebook", "edited": b"too"}
+            of = case(one, images=given, fields={"instruction": "red"}, groups={"model": model})
+            entries.append(entry(len(entries), one, case=of))
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
+        ledger.start(run_record("m1", total=len(entries)))
+        ledger.write("m1", entries)
+    found = compute_group_matrix(str(tmp_path / "ledger.db"), "m1", "model")
+    assert found.cases == tuple((f"p{photo}/aurora", f"p{photo}/basalt") for photo in range(3))
 
 
 def test_where_nothing_names_a_model_the_page_says_so(tmp_path: Path, started: Started) -> None:

@@ -384,7 +384,7 @@ class Run:
             format: "html", "md" or "junit"; by default what the file's name ends in, else "html".
             max_mb: How large an HTML file may be, in million bytes. Pictures lose detail until it fits; of a very
                 large run it has reasons and pictures of the flagged and the worst cases only.
-            worst: Of HTML: only so many cases are in the file, those without a score, with a flag and the worst. Its
+            worst: Of HTML: only so many cases are in the file, those that failed and the worst. Its
                 numbers are still of all cases.
             against: An older run: the report also says what changed since.
             fail_under: For JUnit: a case fails below these values, of `score` × 100 or of a criterion on its own scale.

@@ -231,13 +231,13 @@ def history(
 
 
 def select_runs(ledger: Ledger, suite: str | None, tag: str | None) -> list[RunRecord]:
-    """Return the runs of a suite or with a tag, the oldest first."""
-    records = ledger.runs(tag=tag)
+    """Return the runs of a suite or with a tag, the oldest first; no reviews, whose scores are those of people."""
+    records = [record for record in ledger.runs(tag=tag) if not record.is_review]
     if suite is None and tag is None and records:
         suite = records[0].name
     selected = [record for record in records if suite is None or suite in (record.name, record.suite.get("name"))]
     if not selected:
-        names = ", ".join(sorted({run.name for run in ledger.runs()})[:10]) or "none"
+        names = ", ".join(sorted({run.name for run in ledger.runs() if not run.is_review})[:10]) or "none"
         wanted = " and ".join(f"{what} {name!r}" for what, name in (("the name", suite), ("the tag", tag)) if name)
         raise UsageError(f"No run has {wanted or 'a name'}; the names are: {names}.")
     return selected[::-1]

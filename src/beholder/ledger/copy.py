@@ -26,6 +26,7 @@ from beholder.ledger.ledger import Ledger, LedgerLike, open_ledger
 from beholder.ledger.rescue import RESCUED_KEY, RESTORED_KEY, Rescue, RescuedBatch, read_rescue
 from beholder.ledger.runs import find_run, read_spent_usd, to_run_record, update_run, update_suite
 from beholder.ledger.schema import AnyRow, AnySelect, chunks
+from beholder.ledger.search import forget_texts
 from beholder.ledger.types import (
     INTERRUPTED,
     JOB_CLOSED,
@@ -258,6 +259,8 @@ def _write_changed(target: Ledger, table: Table, run: int, rows: Sequence[AnyRow
     if changed:
         with target._writing() as connection:
             insert_rows(connection, insert_or_replace(connection, table, "run", *key), changed)
+            if table is schema.cases:
+                forget_texts(connection, run, [str(row["id"]) for row in changed])
     return len(changed)
 
 

@@ -130,9 +130,9 @@ def _unreadable_verdict(row: AnyRow, sentence: str) -> Verdict:
 
 
 def read_newest(connection: Connection, run: int, most: int) -> list[StoredVerdict]:
-    """Return the last verdicts of a run, newest first. Verdicts are numbered as they come, so that those of a run that
-    is under way are at the end of the table, and no index is needed."""
-    query = select(_V.number).where(_V.run + 0 == run).order_by(_V.number.desc()).limit(most)
+    """Return the last verdicts of a run, newest first: verdicts are numbered as they come."""
+    # Not by the order of the table, which would be searched to its beginning where a run has few verdicts yet.
+    query = select(_V.number).where(_V.run == run).order_by((_V.number + 0).desc()).limit(most)
     rows = connection.execute(VERDICT_ROWS.where(_V.number.in_(connection.scalars(query).all()))).all()
     return [to_stored_verdict(row, {}) for row in sorted(rows, key=lambda row: -row.number)]
 

@@ -20,7 +20,7 @@ from beholder.ledger.read import to_case
 from beholder.ledger.schema import chunks, words_begin
 
 MAX_CHARACTERS = 100_000  # of a case that are searched; an entry of PostgreSQL takes a million
-_BATCH = 2000  # cases that are indexed in one transaction, so that others can write in between
+INDEX_BATCH = 2000  # cases that are indexed in one transaction, so that others can write in between
 
 _C, _T = schema.cases.c, schema.case_texts.c
 # Chinese, Japanese and Korean are written without spaces: there each character counts as a word.
@@ -31,6 +31,7 @@ def fold_words(text: str) -> list[str]:
     """Return the words of a text in lower case, without accents."""
     if not text.isascii():
         text = "".join(one for one in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(one))
+        text = unicodedata.normalize("NFC", text)  # the letters of a Korean syllable are one character again
     return _WORDS.findall(text.lower())
 
 
@@ -44,9 +45,9 @@ def count_unindexed(connection: Connection, run: int) -> int:
 
 
 def index_batch(connection: Connection, run: int) -> int:
-    """Put up to `_BATCH` cases that are missing into the index; return how many."""
+    """Put up to `INDEX_BATCH` cases that are missing into the index; return how many."""
     known = exists().where(_T.run == run, _T.case_id == _C.id)
-    query = select(_C.id, _C.groups, _C.body).where(_C.run == run, ~known).limit(_BATCH)
+    query = select(_C.id, _C.groups, _C.body).where(_C.run == run, ~known).limit(INDEX_BATCH)
     rows = [
         {"run": run, "case_id": row.id, "text": _searched_text(to_case(row))} for row in connection.execute(query).all()
     ]
@@ -97,11 +98,10 @@ class SearchStore(LedgerConnection):
             progress: Called with the number of cases after each batch.
         """
         number, indexed = self._find_number(run), 0
-        while self.count_unindexed(run):
+        count = INDEX_BATCH if self.count_unindexed(run) else 0
+        while count == INDEX_BATCH:
             with self._writing() as connection:
                 count = index_batch(connection, number)
-            if not count:
-                break
             indexed += count
             progress(count)
         return indexed

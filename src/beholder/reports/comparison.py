@@ -7,7 +7,7 @@ make the section of the HTML report and of the web app, with the cases that chan
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -34,6 +34,7 @@ from beholder.statistics.comparison import compare_runs as compare_loaded
 from beholder.statistics.data import ColumnKind
 from beholder.statistics.pairs import UnevenCase, join_names, load_compared_run
 from beholder.statistics.significance import TARGET_POWER, ColumnChange, find_most_lost
+from beholder.verdicts.verdict import Verdict
 
 COMPARISON_HEADERS = ("", "cases", "before", "after", "difference", "p (Holm)", "better–same–worse", "detectable")
 _MAX_NAMED = 4  # columns in a sentence
@@ -429,25 +430,55 @@ def _case_pictures(
     ledger: Ledger, record: RunRecord, other: RunRecord, cases: Sequence[str]
 ) -> dict[str, tuple[tuple[str, str], ...]]:
     """Return for each case its input and its output before and now, as far as the ledger has thumbnails."""
-    old, new = (
-        {
-            stored.verdict.case: stored.verdict.shown_images
-            for stored in ledger.stored_verdicts_on(run.id, cases)
-            if stored.verdict.shown_images
-        }
-        for run in (other, record)
-    )
+    old, new = (verdicts_by_case(ledger, run, cases) for run in (other, record))
+    kept = find_thumbnails(ledger, (*old.values(), *new.values()))
     pictures: dict[str, tuple[tuple[str, str], ...]] = {}
-    for case, images in new.items():
-        shots = [(humanize(images[0].role), images[0].source_digest)] if len(images) > 1 else []
-        last, now = (old[case][-1] if case in old else None), images[-1]
-        if last is None or last.source_digest == now.source_digest:
-            shots.append(("Both runs" if last else "Now", now.source_digest))
-        else:
-            shots += [("Before", last.source_digest), ("Now", now.source_digest)]
-        kept = ledger.has_thumbnail([digest for _, digest in shots])
-        pictures[case] = tuple((what, digest) for what, digest in shots if digest in kept)
+    for case, verdicts in new.items():
+        given, pair = choose_pictures(old.get(case, []), verdicts)
+        shots = (*given, *zip(PAIR_LABELS, pair, strict=True)) if pair else given
+        pictures[case] = tuple((label, digest) for label, digest in shots if digest in kept)
     return pictures
+
+
+def verdicts_by_case(ledger: Ledger, record: RunRecord, cases: Sequence[str]) -> dict[str, list[Verdict]]:
+    """Return the verdicts of a run on some cases, by case."""
+    found: dict[str, list[Verdict]] = {}
+    for stored in ledger.stored_verdicts_on(record.id, cases):
+        found.setdefault(stored.verdict.case, []).append(stored.verdict)
+    return found
+
+
+def find_thumbnails(ledger: Ledger, verdicts: Iterable[Sequence[Verdict]]) -> set[str]:
+    """Return the digests of the images of verdicts of which the ledger has thumbnails."""
+    images = {image.source_digest for some in verdicts for one in some for image in one.shown_images}
+    return ledger.has_thumbnail(list(images))
+
+
+PAIR_LABELS = ("Before", "Now")
+
+
+def choose_pictures(
+    before: Sequence[Verdict], after: Sequence[Verdict]
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, str] | None]:
+    """Choose the pictures that show what became of a case.
+
+    Args:
+        before: Its verdicts in the older run.
+        after: Its verdicts in the newer run.
+
+    Returns:
+        Label and digest of the pictures that stand for both runs: the input, where there are several images, and the
+        output, unless it differs; and the digests of the two outputs where they do.
+    """
+    old, new = (next((one.shown_images for one in verdicts if one.shown_images), ()) for verdicts in (before, after))
+    images = new or old
+    given = [(humanize(images[0].role), images[0].source_digest)] if len(images) > 1 else []
+    if old and new and old[-1].source_digest != new[-1].source_digest:
+        return tuple(given), (old[-1].source_digest, new[-1].source_digest)
+    if images:
+        label = "Both runs" if old and new else PAIR_LABELS[bool(new)]
+        given.append((label, images[-1].source_digest))
+    return tuple(given), None
 
 
 def comparison_section(compared: RunComparison, other: RunRecord, gathered: RunData) -> ComparisonSection:

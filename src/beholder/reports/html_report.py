@@ -191,7 +191,7 @@ def write_report(
         max_mb: Size limit in million bytes. Pictures lose detail first, then texts are cut; where that is not enough,
             only the flagged and the worst verdicts have details and pictures, and the others stay in the list, as long
             as that is within the limit.
-        worst: Only so many verdicts are in the page: those without a score, with a flag, and the worst.
+        worst: Only so many verdicts are in the page: those that failed, and the worst.
         group: Name of the group of cases that belong together (clusters of the bootstrap); else `source`.
         other: An older run to compare with.
         watch: Told of progress.
@@ -207,9 +207,10 @@ def write_report(
         arena = make_arena(ledger, record)
         summary = summarize_run(gathered, group)
         parts = partial(_render_parts, gathered, summary, changed, arena)
-        listed = _choose_listed(gathered, changed, worst, max_mb, parts)
+        listed = _choose_listed(gathered, changed if worst is None else None, worst, max_mb, parts)
         if listed is not None:
-            changed = _keep_listed(gathered, summary, changed, listed, details)
+            changed = _keep_listed(gathered, summary, changed, listed, details, shorter)
+            details, shorter = shorter, details
             parts = partial(_render_parts, gathered, summary, changed, arena)
         left = int(max_mb * 1_000_000) - sum(map(len, parts((), (), None, ()))) - _SPARE_BYTES
         texts, cut = _fit_details(details, shorter, left - estimate_picture_bytes(ledger, list(gathered.pictures)))
@@ -221,7 +222,7 @@ def write_report(
             _keep_most_important(ledger, gathered, changed, details, shorter, left)
             texts, cut = shorter, KEPT_TEXT_LENGTH
             pictures = write_pictures(ledger, list(gathered.pictures), left - _details_size(texts), shots, watch)
-        notes = _report_notes(max_mb, cut, gathered, len(pictures.missing), summary.verdicts, worst)
+        notes = _report_notes(max_mb, cut, gathered, changed, len(pictures.missing), summary.verdicts, worst)
         page = partial(parts, pictures=pictures)
         if _details_size(texts) + pictures.size > left:
             notes = _add_size_note(
@@ -233,21 +234,27 @@ def write_report(
 
 
 def _report_notes(
-    max_mb: float, cut: int | None, gathered: RunData, lost: int, verdicts: int, worst: int | None
+    max_mb: float,
+    cut: int | None,
+    gathered: RunData,
+    changed: ComparisonSection | None,
+    lost: int,
+    verdicts: int,
+    worst: int | None,
 ) -> tuple[str, ...]:
-    notes = []
+    notes, movers = [], "those that changed most, " if changed is not None and changed.movers else ""
     if len(gathered.index) < verdicts:
         why = f"the page is to stay under {max_mb:g} MB" if worst is None or worst > len(gathered.index) else ""
         notes.append(
-            f"The cases below are {len(gathered.index):,} of {verdicts:,} verdicts, those without a score or with a "
-            f"flag and the worst{f', because {why}' if why else ''}: {_describe_listed(gathered)}. The numbers are of "
-            "all."
+            f"The cases below are {len(gathered.index):,} of {verdicts:,} verdicts, {movers if worst is None else ''}"
+            f"those that failed and the worst{f', because {why}' if why else ''}: "
+            f"{_describe_listed(gathered)}. The numbers are of all."
         )
     if gathered.kept is not None:
         notes.append(
-            f"Reasons and pictures are here for {len(gathered.kept):,} of {len(gathered.index):,} verdicts, those with "
-            f"a flag or without a score and the worst, because the page is to stay under {max_mb:g} MB. The numbers "
-            "above and the list are of all."
+            f"Reasons and pictures are here for {len(gathered.kept):,} of {len(gathered.index):,} verdicts, {movers}"
+            f"those that failed and the worst, because the page is to stay under {max_mb:g} MB. The numbers above and "
+            "the list are of all."
         )
     if cut is not None:
         notes.append(f"Texts are cut to {cut} characters, because the page is to stay under {max_mb:g} MB.")
@@ -284,24 +291,30 @@ def _choose_listed(
     return None if most >= count else sorted(sorted(range(count), key=_importance(gathered, changed))[:most])
 
 
-def _importance(gathered: RunData, changed: ComparisonSection | None) -> Callable[[int], tuple[bool, bool, float]]:
-    """Return the sort key of verdicts: the cases that changed most, those with a flag or without a score, the worst."""
+def _importance(gathered: RunData, changed: ComparisonSection | None) -> Callable[[int], tuple[bool, float, bool]]:
+    """Return the sort key of verdicts: those that `changed` most, those that failed, the worst. Of what was measured in
+    part the highest possible score counts; of equal ones those with a flag come first."""
     index = gathered.index
     moved = set() if changed is None else {mover.number for mover in changed.movers}
 
-    def importance(at: int) -> tuple[bool, bool, float]:
-        score, bound = index.score[at], index.measured.get(at, ("", None, None))[2]
-        worst = score if score is not None else -2.0 if bound is None else bound - 1.5  # failures before what is open
-        return at not in moved, score is not None and not index.flagged[at], worst
+    def importance(at: int) -> tuple[bool, float, bool]:
+        score = index.score[at]
+        best = index.measured.get(at, ("", None, None))[2] if score is None else score
+        return at not in moved, -1.0 if best is None else best, not index.flagged[at]
 
     return importance
 
 
 def _keep_listed(
-    gathered: RunData, summary: ReportSummary, changed: ComparisonSection | None, listed: list[int], details: IO[bytes]
+    gathered: RunData,
+    summary: ReportSummary,
+    changed: ComparisonSection | None,
+    listed: list[int],
+    details: IO[bytes],
+    kept: IO[bytes],
 ) -> ComparisonSection | None:
-    """Leave only some verdicts in the index and the details, with their pictures; examples lead to no others. Returns
-    the comparison, whose cases have other numbers now."""
+    """Leave only some verdicts in the index, with their pictures, and write their details into `kept`; examples lead to
+    no others. Returns the comparison, whose cases have other numbers now."""
     places = {number: place for place, number in enumerate(listed)}
     numbers: dict[int, int] = {}  # of the pictures, by their numbers so far
 
@@ -313,10 +326,7 @@ def _keep_listed(
         for _, digest in mover.shots:
             number(gathered.pictures[digest])
     details.seek(0)
-    lines = [_renumber_pictures(line, number) for at, line in enumerate(details) if at in places]
-    details.seek(0)
-    details.truncate()
-    details.writelines(lines)
+    kept.writelines(_rewrite_line(line, pictures=number) for at, line in enumerate(details) if at in places)
     gathered.index = gathered.index.select(listed, number)
     gathered.pictures = {digests[old]: new for old, new in numbers.items()}
     counts = [count for _, count in (*summary.failing, *summary.corrections)]
@@ -339,9 +349,12 @@ def _renumber_examples(examples: Sequence[ExampleVerdict], places: Mapping[int, 
     return sorted(renumbered, key=lambda one: one.number is None)
 
 
-def _renumber_pictures(line: bytes, pictures: Callable[[int], int]) -> bytes:
+def _rewrite_line(line: bytes, longest: int | None = None, pictures: Callable[[int], int] = int) -> bytes:
+    """Return a line of the details with texts cut to `longest` characters, and its pictures numbered anew."""
     detail = json.loads(line)
-    for image in detail.get("images", ()):
+    if longest is not None:
+        detail = truncate_detail(detail, longest)
+    for image in (*detail.get("images", ()), *detail.get("pictures", ())):
         if "picture" in image:
             image["picture"] = pictures(image["picture"])
     return json.dumps(detail, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
@@ -385,27 +398,16 @@ def _fit_details(details: IO[bytes], shorter: IO[bytes], max_bytes: int) -> tupl
     sample = list(islice(details, 0, None, step))
     error = 0.98 if step > 1 else 1.0  # of the estimate that is allowed for: whether it fits is seen when it is done
     for longest in TEXT_LENGTHS:
-        share = sum(len(_cut_line(line, longest)) for line in sample) / sum(map(len, sample))
+        share = sum(len(_rewrite_line(line, longest)) for line in sample) / sum(map(len, sample))
         if share * size * error > max_bytes:
             continue
         shorter.seek(0)
         shorter.truncate()
         details.seek(0)
-        shorter.writelines(_cut_line(line, longest) for line in details)
+        shorter.writelines(_rewrite_line(line, longest) for line in details)
         if _details_size(shorter) <= max_bytes:
             return shorter, longest
     return None, None
-
-
-def _cut_line(line: bytes, longest: int, pictures: Callable[[int], int] = int) -> bytes:
-    """Return a line of the details with texts cut to `longest` characters, and its pictures numbered anew."""
-    detail = truncate_detail(json.loads(line), longest)
-    for name in ("images", "pictures"):
-        images = detail.get(name)
-        for image in images if isinstance(images, list) else ():
-            if "picture" in image:
-                image["picture"] = pictures(image["picture"])
-    return json.dumps(detail, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def _keep_most_important(
@@ -418,8 +420,8 @@ def _keep_most_important(
 ) -> None:
     """Write the details of as many verdicts as fit with their pictures into `shorter`, the most important ones first.
 
-    These are the cases that changed most, those with a flag or without a score, then the worst. `gathered` keeps the
-    pictures of these alone.
+    These are the cases that changed most, those that failed, then the worst. `gathered` keeps the pictures of these
+    alone.
     """
     index, digests = gathered.index, list(gathered.pictures)
     movers = () if changed is None else changed.movers
@@ -439,7 +441,7 @@ def _keep_most_important(
     shorter.truncate()
     for at in sorted(range(len(index)), key=_importance(gathered, changed)):
         details.seek(starts[at])
-        line = _cut_line(details.readline(), KEPT_TEXT_LENGTH, number)
+        line = _rewrite_line(details.readline(), KEPT_TEXT_LENGTH, number)
         size += len(line) + 5 * line.count(b"<") + len(f"{at},") + BLOCK_OVERHEAD / _DETAILS_PER_BLOCK
         if size + len(numbers) * picture_bytes > max_bytes:
             break

@@ -136,7 +136,7 @@ def compute_pair_matrix(address: str, run: str) -> ScoreMatrix:
         digests: dict[str, dict[str, str]] = {}
         for stored in ledger.stored_verdicts(run):
             pairs[stored.verdict.case] = PairRow.of(stored)
-            digests[stored.verdict.case] = _source_digests(stored)
+            digests.setdefault(stored.verdict.case, {}).update(_source_digests(stored))
         most = Counter(model for row in pairs.values() for model in row.models if model)
         columns = sorted(name for name, _ in most.most_common(MAX_COLUMNS))
         place = {name: at for at, name in enumerate(columns)}
@@ -192,13 +192,13 @@ def _keyed_cases(ledger: Ledger, run: str, by: str, judged: Iterable[str]) -> It
             yield case, _row_key(case, by, {})
     images: dict[str, dict[str, str]] = {}
     for stored in ledger.stored_verdicts_on(run, [case.id for case in unnamed]):
-        images[stored.verdict.case] = _source_digests(stored)
+        images.setdefault(stored.verdict.case, {}).update(_source_digests(stored))
     for case in unnamed:
         yield case, _row_key(case, by, images.get(case.id, {}))
 
 
 def _source_digests(stored: StoredVerdict) -> dict[str, str]:
-    return {image.role: image.source_digest for image in stored.verdict.images}
+    return {image.role: image.source_digest for image in stored.verdict.shown_images}
 
 
 def _row_key(case: Case, by: str, digests: Mapping[str, str]) -> RowKey:

@@ -217,7 +217,7 @@ _VERDICT_COLUMNS = (
     "corrected",
     "pictured",
     "no",
-    "told",
+    "caption",
 )
 
 
@@ -225,8 +225,8 @@ _VERDICT_COLUMNS = (
 class VerdictIndex:
     """Columns over all verdicts with what the page needs to filter, sort and draw cards.
 
-    Rubrics, flags, group values and what is `told` on a card are numbers into the tables `rubrics`, `flags`, `values`
-    and `captions`. `no` counts assertions answered No. Of verdicts that were measured in part, `measured` says how far
+    Rubrics, flags, group values and the caption of a card are numbers into the tables `rubrics`, `flags`, `values` and
+    `captions`. `no` counts assertions answered No. Of verdicts that were measured in part, `measured` says how far
     and where the score lies (0–1), and `ranges`, by criterion, where its score lies.
     """
 
@@ -240,7 +240,7 @@ class VerdictIndex:
     gated: dict[int, list[int]] = field(default_factory=dict)  # only those that failed by a gate
     corrected: list[int] = field(default_factory=list)
     no: list[int] = field(default_factory=list)
-    told: list[int] = field(default_factory=list)
+    caption: list[int] = field(default_factory=list)
     measured: dict[int, tuple[str, float | None, float | None]] = field(default_factory=dict)
     ranges: dict[str, dict[int, tuple[float, float]]] = field(default_factory=dict)
     pictured: list[list[int]] = field(default_factory=list)
@@ -273,7 +273,7 @@ class VerdictIndex:
         self.corrected.append(len(verdict.corrections))
         self.pictured.append(pictures)
         self.no.append(verdict.no_count)
-        self.told.append(self.captions.number(escape_hidden(caption)))
+        self.caption.append(self.captions.number(escape_hidden(caption)))
         if verdict.coverage is not None:
             self.measured[number] = (describe_measured(verdict), *(verdict.score_range or (None, None)))
         for key, result in verdict.criteria.items():
@@ -318,7 +318,7 @@ class VerdictIndex:
             name: [None if value is None else made.values.number(values[value]) for value in chosen(column)]
             for name, column in self.groups.items()
         }
-        made.told = [made.captions.number(captions[told]) for told in made.told]
+        made.caption = [made.captions.number(captions[one]) for one in made.caption]
         made.pictured = [[picture(one) for one in pictures] for pictures in made.pictured]
         return made
 

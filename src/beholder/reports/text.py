@@ -234,15 +234,10 @@ def describe_calibration(filled: Mapping[str, int], missing: Mapping[str, int]) 
     return lines
 
 
-CAPTION_FIELDS = ("instruction", "prompt", "question", "output")  # the first that a case has is shown on its card
-
-
 def case_caption(fields: Mapping[str, FieldValue], longest: int = 200) -> str:
-    """Return the text by which a case is recognized in a list: its instruction or prompt, else any text; cut."""
-    name = next((name for name in CAPTION_FIELDS if name in fields), next(iter(fields), None))
-    if name is None:
-        return ""
-    value = fields[name]
+    """Return the text by which a case is recognized in a list: what was asked for, else the output or any text; cut."""
+    instruction, others = split_instruction(fields)
+    value = instruction[1] if instruction else others.get("output") or next(iter(others.values()), "")
     return truncate(" ".join((value if isinstance(value, str) else " ".join(value)).split()), longest)
 
 

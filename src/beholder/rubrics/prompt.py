@@ -148,6 +148,7 @@ def _template_values(rubric: Rubric) -> dict[str, Any]:
     """Return the variables of a template: the rubric as plain data, with its derived names."""
     plain = _make_plain(rubric)
     plain |= {"name": rubric.name, "roles": rubric.roles, "results_key": rubric.results_key}
+    plain["placed_labels"] = list_placed_labels(rubric)
     for criterion, entry in zip(rubric.criteria, plain["criteria"], strict=True):
         entry["name"] = criterion.name
     return {"rubric": plain, "criteria": plain["criteria"], "style": plain["style"], "setting": rubric.setting}
@@ -237,12 +238,17 @@ def offers_not_applicable(rubric: Rubric, assertion: Assertion) -> bool:
     return offers_answer(rubric.scoring.not_applicable, assertion.applies)
 
 
+def list_placed_labels(rubric: Rubric) -> list[str]:
+    """Return the labels of the images in which an answer may name places: those of roles that have one image."""
+    return [image.label for image in map(rubric.image, rubric.roles) if not image.many]
+
+
 def _place_schema(rubric: Rubric) -> JsonSchema:
     """Return the schema of a place. Its ends are checked by code: not every provider takes limits of numbers."""
     ends: dict[str, JsonSchema] = {name: {"type": "number"} for name in ("left", "top", "right", "bottom")}
     properties: dict[str, JsonSchema] = {
         "at": _text_schema("id of the assertion, or key of the criterion or list of findings"),
-        "image": {"type": "string", "enum": [rubric.image(role).label for role in rubric.roles]},
+        "image": {"type": "string", "enum": list_placed_labels(rubric)},
         "box": _object_schema(ends),
     }
     return _object_schema(properties)

@@ -42,6 +42,7 @@ def find_rubric_problems(rubric: Rubric) -> list[Problem]:
         return [*_check_names(rubric), *_check_criteria(rubric), *_check_settings(rubric), *_check_preference(rubric)]
     return [
         *_check_probe(rubric),
+        *_check_places(rubric),
         *_check_names(rubric),
         *_check_criteria(rubric),
         *_check_assertions(rubric),
@@ -247,6 +248,13 @@ def _check_probe(rubric: Rubric) -> Iterator[Problem]:
         low, high = question.scale
         if not _are_finite((low, high)) or low >= high:
             yield Problem(f"[{low}, {high}] should be the lowest and the highest answer", f"{place}.scale")
+
+
+def _check_places(rubric: Rubric) -> Iterator[Problem]:
+    alone = {image.role for image in rubric.images if not image.many}
+    shown = [setting.images for setting in rubric.settings.values()] or [tuple(alone)]
+    if rubric.places and not all(alone.intersection(roles) for roles in shown):
+        yield Problem("a place is in an image of a role without `many`, and there is none", "places")
 
 
 def _check_settings(rubric: Rubric) -> Iterator[Problem]:

@@ -126,7 +126,7 @@ class CaseChanges:
             kind: What became of them: `worse`, `better`, `lost`, `gained` or `same`; None for all.
             groups: The value of each group that they have.
             before: Where their score in the first run lies, see `lies_in`.
-            after: The same for the second run.
+            after: The same for the second run. With both, only cases that have a difference: the dots of a chart.
             by: Where their difference lies, see `differs_by`.
 
         Raises:
@@ -139,6 +139,8 @@ class CaseChanges:
         for values, wanted in ((self.before, before), (self.after, after)):
             if wanted is not None:
                 kept = kept & lies_in(values, wanted)
+        if before is not None and after is not None:  # of two rubrics one may be lost and the other gained
+            kept = kept & ~np.isnan(self.by)
         if by is not None:
             kept = kept & differs_by(self.by, by)
         rows = np.flatnonzero(kept)

@@ -303,7 +303,8 @@ class _ScoreReader(AnswerReader):
         known = {criterion.key for criterion in self.rubric.criteria} | {one.id for one in self.rubric.assertions()}
         known |= {f"{key}.{number}" for key, items in findings.items() for number in range(1, len(items) + 1)}
         known |= {*findings, *(measured if isinstance(measured, Mapping) else ())}
-        labels = {name.casefold(): image.role for image in self.rubric.images for name in (image.role, image.label)}
+        alone = [image for image in self.rubric.images if not image.many]  # else a label could be that of several
+        labels = {name.casefold(): image.role for image in alone for name in (image.role, image.label)}
         return tuple(place for place in read_places(given, labels) if place.at in known)
 
     def _agree(self, places: Iterable[Given], plain: Callable[[object], object]) -> object:

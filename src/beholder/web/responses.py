@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Annotated, Any
@@ -110,6 +111,43 @@ def make_url(path: str, **asked: object) -> str:
     ]
     kept = [(name, storable_text(str(value))) for name, value in values if value is not None and value != ""]
     return quote(storable_text(path)) + (f"?{urlencode(kept)}" if kept else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The pages of a list: the number of the one that is shown, how many there are, how many entries each has, and the
+    URLs of the pages before and after it, empty where there is none."""
+
+    at: int
+    count: int
+    size: int
+    before: str
+    after: str
+
+    @property
+    def first(self) -> int:
+        """The place of the first entry of the page in the list, from 0."""
+        return (self.at - 1) * self.size
+
+    @property
+    def shown(self) -> slice:
+        """The entries of the page in the list."""
+        return slice(self.first, self.first + self.size)
+
+
+def paginate(total: int, at: int, size: int, link: Callable[[int | None], str]) -> Pages:
+    """Return the pages of a list.
+
+    Args:
+        total: How many entries the list has.
+        at: The page that is asked for, from 1; the last one where there are fewer.
+        size: Entries of a page.
+        link: Returns the URL of a page by its number, which is None for the first.
+    """
+    count = max(1, math.ceil(total / size))
+    at = min(at, count)
+    before, after = (link(one if one > 1 else None) if 1 <= one <= count else "" for one in (at - 1, at + 1))
+    return Pages(at, count, size, before, after)
 
 
 def parse_range(name: str, text: str) -> tuple[float, float] | None:

@@ -284,7 +284,7 @@ function card(at) {
     shots(at),
     h("div", { class: "under" },
       h("p", { class: "name" }, text(data.case[at]), data.rubrics.length > 1 && h("span", { class: "muted small" }, " ", text(data.rubrics[data.rubric[at]]))),
-      data.captions[data.told[at]] && h("p", { class: "told" }, text(data.captions[data.told[at]])),
+      data.captions[data.caption[at]] && h("p", { class: "card-caption" }, text(data.captions[data.caption[at]])),
       h("p", { class: "score" },
         score === null
           ? h("span", { class: "tag lack" }, stateName(data.state[at]))

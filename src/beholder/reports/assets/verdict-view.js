@@ -106,12 +106,23 @@ export function verdictView(verdict, { titles = {}, flagTitles = {}, onplace } =
   );
   view.addEventListener("click", (event) => {
     const finding = event.target.closest("mark[data-finding]")?.dataset.finding;
-    if (finding) for (const one of view.querySelectorAll("li[data-finding]")) one.classList.toggle("now", one.dataset.finding === finding);
+    if (finding) showFinding(view, finding);
     if (!onplace) return;
     const at = event.target.closest("[data-place]")?.dataset.place;
     if (at !== undefined && !getSelection().toString()) onplace(at);
   });
+  view.addEventListener("keydown", (event) => {
+    if ((event.key !== "Enter" && event.key !== " ") || !event.target.matches("mark[data-finding]")) return;
+    event.preventDefault();
+    showFinding(view, event.target.dataset.finding);
+  });
   return view;
+}
+
+/** Brings out a finding, and scrolls to it. */
+function showFinding(view, finding) {
+  for (const one of view.querySelectorAll("li[data-finding]")) one.classList.toggle("now", one.dataset.finding === finding);
+  view.querySelector("li[data-finding].now")?.scrollIntoView({ block: "nearest" });
 }
 
 let placed = new Set(); // what has a place in the verdict that is drawn
@@ -219,7 +230,7 @@ function markedText(value, marks) {
   let at = 0;
   for (const { start, end, mark } of spans) {
     if (start < at) continue; // within another
-    add(whole, [value.slice(at, start), h("mark", { class: `said-${mark.kind}`, title: mark.why, "data-finding": mark.finding }, value.slice(start, end))]);
+    add(whole, [value.slice(at, start), h("mark", { class: `said-${mark.kind}`, title: mark.why, role: "button", tabindex: "0", "data-finding": mark.finding }, value.slice(start, end))]);
     at = end;
   }
   return add(whole, value.slice(at));

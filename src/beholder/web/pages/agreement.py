@@ -36,7 +36,16 @@ from beholder.statistics.sentences import describe_criterion, describe_overall
 from beholder.verdicts.verdict import format_count
 from beholder.web.background import BackgroundDep, BackgroundResults, ProgressCacheDep, RunProgressCache
 from beholder.web.pages.gallery import PageNumber, QueryNumber, QueryText
-from beholder.web.responses import LedgerDep, RunName, find_run, format_short, make_url, parse_range, render_page
+from beholder.web.responses import (
+    LedgerDep,
+    RunName,
+    find_run,
+    format_short,
+    make_url,
+    paginate,
+    parse_range,
+    render_page,
+)
 
 MAX_BINS = 8  # of a scale with more values
 MIN_BIN_CASES = 2  # a bin with fewer is not shown
@@ -369,23 +378,13 @@ def _list_disagreements(
     aspect = by_name[wanted.aspect] if wanted.aspect else found.aspects[-1]
     ranges = {name: parse_range(name, getattr(wanted, name)) for name in AXES}
     rows = aspect.rated.select(ranges["judge"], ranges["people"])
-    pages = max(1, math.ceil(len(rows) / CASES_PER_PAGE))
-    at = min(at, pages)
     base = {"run": record.id, "aspect": aspect.criterion.aspect, "judge": wanted.judge, "people": wanted.people}
-    turns = {
-        name: make_url("/agreement", **base, at=number if number > 1 else None) + "#cases"
-        if 1 <= number <= pages
-        else ""
-        for name, number in (("before", at - 1), ("after", at + 1))
-    }
-    shown = rows[(at - 1) * CASES_PER_PAGE : at * CASES_PER_PAGE]
+    pages = paginate(len(rows), at, CASES_PER_PAGE, lambda at: make_url("/agreement", **base, at=at) + "#cases")
     return {
         "chosen": aspect,
-        "listed": tuple(_show_disagreements(ledger, record, aspect.rated, shown)),
+        "listed": tuple(_show_disagreements(ledger, record, aspect.rated, rows[pages.shown])),
         "total": len(rows),
-        "at": at,
         "pages": pages,
-        "turns": turns,
         "notes": [f"{name} {describe_range(ends)}" for name, ends in ranges.items() if ends is not None],
         "clear": make_url("/agreement", run=record.id, aspect=aspect.criterion.aspect) + "#cases",
     }
@@ -416,9 +415,9 @@ def _read_pictures(
 ) -> Mapping[str, tuple[tuple[str, str], ...]]:
     """Return role and digest of the first and the last picture of each case, as far as there are thumbnails."""
     images = {
-        stored.verdict.case: stored.verdict.images
+        stored.verdict.case: stored.verdict.shown_images
         for stored in ledger.stored_verdicts_on(record.id, cases)
-        if stored.verdict.images
+        if stored.verdict.shown_images
     }
     ends = {case: (found if len(found) <= 2 else (found[0], found[-1])) for case, found in images.items()}
     kept = ledger.has_thumbnail([image.source_digest for found in ends.values() for image in found])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from beholder.rubrics.brief import SWAPPED
 from beholder.verdicts.verdict import PreferenceAnswer, Verdict
 from beholder.web.background import MANY_VERDICTS, BackgroundDep, BackgroundResults, CachedResult, run_in_process
 from beholder.web.pages.gallery import PageNumber, QueryText
-from beholder.web.responses import LedgerDep, NotFound, find_run, make_url, render_page
+from beholder.web.responses import LedgerDep, NotFound, find_run, make_url, paginate, render_page
 
 router = APIRouter()
 
@@ -83,15 +82,9 @@ def arena_view(
     result = cached_arena(ledger, background, record)
     arena = result.value
     pairs = arena.select(only, model, other) if arena else []
-    pages = max(1, math.ceil(len(pairs) / PAIRS_PER_PAGE))
-    at = min(at, pages)
     here = f"/runs/{record.id}/arena"
     asked = {"model": model, "other": other, "only": only}
-    turns = {
-        name: make_url(here, **asked, at=number if number > 1 else None) + "#pairs" if 1 <= number <= pages else ""
-        for name, number in (("before", at - 1), ("after", at + 1))
-    }
-    shown = pairs[(at - 1) * PAIRS_PER_PAGE : at * PAIRS_PER_PAGE]
+    pages = paginate(len(pairs), at, PAIRS_PER_PAGE, lambda at: make_url(here, **asked, at=at) + "#pairs")
     answer = render_page(
         "arena.html",
         title=f"Arena of {record.name}",
@@ -103,10 +96,8 @@ def arena_view(
         asked=asked,
         filters=[(kind, title, arena.count(kind)) for kind, title in PAIR_FILTERS.items()] if arena else [],
         total=len(pairs),
-        at=at,
         pages=pages,
-        turns=turns,
-        pairs=_show_pairs(ledger, record, arena, shown) if arena else [],
+        pairs=_show_pairs(ledger, record, arena, pairs[pages.shown]) if arena else [],
         pair_link=lambda one, two: make_url(here, model=one, other=two) + "#pairs",
         live_s=1 if not result.fresh else ARENA_REFRESH_S if record.state == RUNNING else 0,
     )

@@ -1,6 +1,7 @@
 """Page: a case with its images, verdicts, prompt, and verdicts of other runs; and the routes of images.
 
-Images are addressed by the digest of their file only, and always re-encoded: a request can never read a file.
+Images are addressed by the digest of their file, or by their place in a case where no judge was sent them, and always
+re-encoded: a request can read no file but the images of the cases of a run.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from beholder.images.prepare import THUMBNAIL_SIDE, make_thumbnail
 from beholder.images.prepare import digest as digest_of
 from beholder.images.source import read_image
 from beholder.judges.base import INSTRUMENTS
+from beholder.ledger.database import DEFAULT_FILE
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord, StoredVerdict
 from beholder.reports.run_data import StringTable, verdict_detail
@@ -158,10 +160,18 @@ def case_view(
         comments=ledger.comments(record.id, [id]),
         query=request.url.query,
         by=chosen.verdict.rubric if len(judged) > 1 else "",
-        command=shlex.join(["beholder", "show", record.id, chosen.verdict.case]),
+        command=_show_command(ledger, record, chosen.verdict.case),
         turns=_neighbor_links(ledger, record, filters, place),
         place=place,
     )
+
+
+def _show_command(ledger: Ledger, record: RunRecord, case_id: str) -> str:
+    """Return the command that shows a case. It names the file of the ledger, unless it is the usual one."""
+    words = ["beholder", "show", record.id, case_id]
+    if ledger.path is not None and str(ledger.path) != DEFAULT_FILE:  # the URL of a server may hold a password
+        words += ["--ledger", str(ledger.path)]
+    return shlex.join(words)
 
 
 @router.get("/api/runs/{run}/case")

@@ -21,7 +21,14 @@ from beholder.cases.case import FieldValue
 from beholder.errors import LedgerError, UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
-from beholder.reports.comparison import ComparisonSection, compute_comparison
+from beholder.reports.comparison import (
+    PAIR_LABELS,
+    ComparisonSection,
+    choose_pictures,
+    compute_comparison,
+    find_thumbnails,
+    verdicts_by_case,
+)
 from beholder.reports.plots import (
     PlotBar,
     PlotPoint,
@@ -44,7 +51,17 @@ from beholder.web.background import (
     run_in_process,
 )
 from beholder.web.pages.gallery import PageNumber, QueryGroups, QueryNumber, QueryText, QueryValues, parse_groups
-from beholder.web.responses import LedgerDep, RunName, find_run, format_short, make_url, parse_range, render_page
+from beholder.web.responses import (
+    LedgerDep,
+    Pages,
+    RunName,
+    find_run,
+    format_short,
+    make_url,
+    paginate,
+    parse_range,
+    render_page,
+)
 
 router = APIRouter()
 
@@ -111,7 +128,7 @@ class ShownChange:
         by: The difference, with its sign; empty where there is none.
         what: Criteria that changed: title, before and after.
         fields: Texts of the case.
-        given: Label and digest of a picture that both runs have.
+        given: Label and digest of the pictures that are not such a pair.
         pair: Digests of the pictures before and after, where they differ.
     """
 
@@ -145,9 +162,7 @@ class ChangeList:
     tabs: tuple[tuple[str, str, int, bool], ...]
     kind: str
     total: int
-    at: int
-    pages: int
-    turns: Mapping[str, str]
+    pages: Pages
     cases: tuple[ShownChange, ...]
     groups: Mapping[str, tuple[str, ...]]
     asked_groups: Mapping[str, str]
@@ -231,13 +246,12 @@ def _describe_cases(
     kind = wanted.kind(counts)
     ranges = {name: parse_range(name, getattr(wanted, name)) for name in ("old", "new", "by")}
     rows = changes.select(kind, groups=groups, before=ranges["old"], after=ranges["new"], by=ranges["by"])
-    pages = max(1, math.ceil(len(rows) / CASES_PER_PAGE))
-    at = min(at, pages)
     asked = {**wanted.asked, "show": str(kind or "all")}
 
     def here(**other: object) -> str:
         return make_url("/compare", **base, **{**asked, "at": None, **other}) + "#cases"
 
+    pages = paginate(len(rows), at, CASES_PER_PAGE, lambda at: here(at=at))
     tabs = [
         (title, here(show=str(one), old="", new="", by=""), counts[one], one is kind)
         for one, title in KIND_TITLES.items()
@@ -247,15 +261,8 @@ def _describe_cases(
         tabs=tuple(tabs),
         kind=str(kind or "all"),
         total=len(rows),
-        at=at,
         pages=pages,
-        turns={
-            name: here(at=number if number > 1 else None) if 1 <= number <= pages else ""
-            for name, number in (("before", at - 1), ("after", at + 1))
-        },
-        cases=tuple(
-            _show_changes(ledger, old, new, changes, rows[(at - 1) * CASES_PER_PAGE : at * CASES_PER_PAGE].tolist())
-        ),
+        cases=tuple(_show_changes(ledger, old, new, changes, rows[pages.shown].tolist())),
         groups={name: known.values for name, known in changes.groups.items() if _can_choose(known.values)},
         asked_groups=groups,
         notes=tuple(_describe_ranges(ranges)),
@@ -348,18 +355,15 @@ def _show_changes(
     ledger: Ledger, old: RunRecord, new: RunRecord, changes: CaseChanges, rows: Sequence[int]
 ) -> Iterable[ShownChange]:
     ids = [changes.cases[row] for row in rows]
-    earlier, later = (_verdicts_by_case(ledger, record, ids) for record in (old, new))
-    digests = {
-        image.source_digest
-        for verdicts in (*earlier.values(), *later.values())
-        for verdict in verdicts
-        for image in verdict.images
-    }
-    kept = ledger.has_thumbnail(list(digests))
+    earlier, later = (verdicts_by_case(ledger, record, ids) for record in (old, new))
+    kept = find_thumbnails(ledger, (*earlier.values(), *later.values()))
+    asked = ledger.cases_on(new.id, ids)
     titles = criterion_titles((*old.rubrics, *new.rubrics))
     for row, case in zip(rows, ids, strict=True):
         first, second = earlier.get(case, []), later.get(case, [])
-        given, pair = _choose_pictures(first, second, kept)
+        given, pair = choose_pictures(first, second)
+        if pair and not kept.issuperset(pair):
+            given, pair = (*given, *zip(PAIR_LABELS, pair, strict=True)), None
         by = float(changes.by[row])
         yield ShownChange(
             case,
@@ -369,17 +373,10 @@ def _show_changes(
             _describe_score(float(changes.after[row]), second),
             "" if math.isnan(by) else use_minus_sign(f"{by:+.3f}"),
             tuple(_changed_criteria(first, second, titles)),
-            tuple(_case_fields(ledger, new, case)),
-            given,
+            tuple(asked[case].fields.items()) if case in asked else (),
+            tuple((label, digest) for label, digest in given if digest in kept),
             pair,
         )
-
-
-def _verdicts_by_case(ledger: Ledger, record: RunRecord, ids: Sequence[str]) -> dict[str, list[Verdict]]:
-    found: dict[str, list[Verdict]] = {}
-    for stored in ledger.stored_verdicts_on(record.id, ids):
-        found.setdefault(stored.verdict.case, []).append(stored.verdict)
-    return found
 
 
 def _describe_score(score: float, verdicts: Sequence[Verdict]) -> str:
@@ -399,29 +396,3 @@ def _changed_criteria(
             if old is None or old.score == result.score:
                 continue
             yield titles.get(key) or humanize(key), format_short(old.score), format_short(result.score)
-
-
-def _case_fields(ledger: Ledger, record: RunRecord, case: str) -> Iterable[tuple[str, FieldValue]]:
-    try:
-        return ledger.case(record.id, case).fields.items()
-    except LedgerError:  # it was removed since
-        return ()
-
-
-def _choose_pictures(
-    first: Sequence[Verdict], second: Sequence[Verdict], kept: set[str]
-) -> tuple[tuple[tuple[str, str], ...], tuple[str, str] | None]:
-    """Return the pictures that both runs have, with their labels, and the last ones before and now, if they differ."""
-    old, new = (next((verdict.images for verdict in verdicts if verdict.images), ()) for verdicts in (first, second))
-    images = new or old
-    given = [(humanize(images[0].role), images[0].source_digest)] if len(images) > 1 else []
-    pair = None
-    if old and new and old[-1].source_digest != new[-1].source_digest:
-        digests = old[-1].source_digest, new[-1].source_digest
-        if kept.issuperset(digests):
-            pair = digests
-        else:
-            given += [("Before", digests[0]), ("Now", digests[1])]
-    elif images:
-        given.append((humanize(images[-1].role), images[-1].source_digest))
-    return tuple((label, digest) for label, digest in given if digest in kept), pair

@@ -21,11 +21,21 @@ from beholder.images.image import ImageSource
 from beholder.images.source import is_remote
 from beholder.judges.audit import DISAGREE
 from beholder.ledger.ledger import Ledger
+from beholder.ledger.search import INDEX_BATCH
 from beholder.ledger.types import RUNNING, SORT_ORDERS, RunRecord, StoredVerdict, VerdictFilter
 from beholder.reports.text import case_caption, criterion_titles, describe_measured, humanize, winner_title
 from beholder.verdicts.verdict import CasePicture, SentImage, Verdict
-from beholder.web.background import MANY_VERDICTS, BackgroundDep, BackgroundResults, cached_choices
-from beholder.web.responses import LedgerDep, find_run, format_short, make_url, render_page, score_tone, to_json_values
+from beholder.web.background import BackgroundDep, BackgroundResults, cached_choices
+from beholder.web.responses import (
+    LedgerDep,
+    find_run,
+    format_short,
+    make_url,
+    paginate,
+    render_page,
+    score_tone,
+    to_json_values,
+)
 
 router = APIRouter()
 
@@ -138,7 +148,7 @@ class GalleryCard:
     pictures: tuple[tuple[str, str], ...]
     bars: tuple[CardBar, ...]
     measured: str
-    told: str
+    caption: str
     starred: bool
     comments: int
     winner: str = ""
@@ -153,28 +163,20 @@ def gallery_view(
     record = find_run(ledger, run)
     indexing = bool(filters.wanted.text) and not _index_texts(ledger, background, record)
     page = ledger.browse(record.id, filters.wanted, offset=(at - 1) * PAGE_SIZE, limit=PAGE_SIZE)
-    pages = max(1, math.ceil(page.total / PAGE_SIZE))
-    if at > pages:  # the list is shorter than when the URL was made
-        at = pages
-        page = ledger.browse(record.id, filters.wanted, offset=(at - 1) * PAGE_SIZE, limit=PAGE_SIZE)
     here = f"/runs/{record.id}/cases"
+    pages = paginate(page.total, at, PAGE_SIZE, lambda at: make_url(here, **filters.asked, at=at))
+    if at > pages.at:  # the list is shorter than when the URL was made
+        page = ledger.browse(record.id, filters.wanted, offset=pages.first, limit=PAGE_SIZE)
     here_query = make_url(here, **filters.asked).partition("?")[2]
     offered = cached_choices(ledger, background, record)
-    turns = {
-        name: make_url(here, **filters.asked, at=number if number > 1 else None) if 1 <= number <= pages else ""
-        for name, number in (("before", at - 1), ("after", at + 1))
-    }
     return render_page(
         "gallery.html",
         title=f"Cases of {record.name}",
         active_tab="Runs",
         run=record,
         total=page.total,
-        cards=_make_cards(ledger, record, page.verdicts, filters, (at - 1) * PAGE_SIZE),
-        first=(at - 1) * PAGE_SIZE + 1,
-        at=at,
+        cards=_make_cards(ledger, record, page.verdicts, filters, pages.first),
         pages=pages,
-        turns=turns,
         asked=filters.asked,
         views=_list_views(ledger, record, filters),
         query=here_query,
@@ -232,13 +234,17 @@ def list_unjudged_images(record: RunRecord, case: Case, verdict: Verdict, size: 
 
 
 def _index_texts(ledger: Ledger, background: BackgroundResults, record: RunRecord) -> bool:
-    """Put the texts of a run into the index of words, as far as they are not; return whether all of them are there."""
+    """Put the texts of a run into the index of words, as far as they are not; return whether all of them are there.
+
+    Many are indexed in the background, once; the few that are added while the run is judged are at once."""
     if ledger.read_only:
         return True
-    if record.total <= MANY_VERDICTS:
-        background.get_or_compute(("texts", record.id), record.updated, partial(ledger.index_texts, record.id))
-        return True
-    return background.poll(("texts", record.id), record.updated, partial(ledger.index_texts, record.id)).fresh
+    unindexed = ledger.count_unindexed(record.id)
+    if unindexed > INDEX_BATCH:
+        return background.poll(("texts", record.id), record.updated, partial(ledger.index_texts, record.id)).fresh
+    if unindexed:
+        ledger.index_texts(record.id)
+    return True
 
 
 def _list_views(ledger: Ledger, record: RunRecord, filters: GalleryFilters) -> list[tuple[str, str, bool]]:
@@ -354,7 +360,7 @@ def _make_card(
 def _card_images(verdict: Verdict) -> Sequence[SentImage | CasePicture]:
     """Return the two images of a card; of more than two these are the ones that the case page compares first, or the
     candidates of a preference."""
-    candidates = [image for image in verdict.images if verdict.preference is not None and image.role in CANDIDATES]
+    candidates = [image for image in verdict.shown_images if verdict.preference and image.role in CANDIDATES]
     if len(candidates) == 2:
         return candidates
     shown = verdict.shown_images
@@ -373,16 +379,16 @@ def _make_bars(verdict: Verdict, titles: Mapping[str, str]) -> list[CardBar]:
             score = format_short(result.score, decisive=verdict.is_decisive)
             bars.append(CardBar(title, score, 0, max(3.0, 100 * share), score_tone(share)))  # a low score stays visible
         elif result.score_range is not None and tuple(result.score_range) != tuple(result.scale):
-            told = "–".join(dict.fromkeys(map(format_short, result.score_range)))
-            bars.append(_range_bar(title, result.score_range, result.scale, told))
+            ends_text = "–".join(dict.fromkeys(map(format_short, result.score_range)))
+            bars.append(_range_bar(title, result.score_range, result.scale, ends_text))
         else:
             bars.append(CardBar(title, "not measured" if result.abstained else "no score", 0, None, "none"))
     return bars
 
 
-def _range_bar(title: str, ends: tuple[float, float], scale: tuple[float, float], told: str) -> CardBar:
+def _range_bar(title: str, ends: tuple[float, float], scale: tuple[float, float], score: str) -> CardBar:
     low, high = (100 * (end - scale[0]) / ((scale[1] - scale[0]) or 1) for end in ends)
-    return CardBar(title, told, low, max(high, low + 3), "range")
+    return CardBar(title, score, low, max(high, low + 3), "range")
 
 
 def parse_groups(asked: Sequence[str]) -> dict[str, str]:

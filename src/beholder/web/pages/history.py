@@ -77,7 +77,7 @@ def history_view(
     picked: list[RunRecord] = []
     if records:
         try:
-            picked = [one for one in select_runs(ledger, chosen or None, tag or None) if not one.is_review][-last:]
+            picked = select_runs(ledger, chosen or None, tag or None)[-last:]
             work = partial(
                 history, chosen or None, tag=tag or None, on=(on,) if on else (), last=last, ledger=ledger.address
             )

@@ -6,15 +6,18 @@ app has sent.
 
 from __future__ import annotations
 
-import io
+import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import APIRouter, Query
-from fastapi.responses import RedirectResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, RedirectResponse, Response, StreamingResponse
+from starlette.background import BackgroundTask
 
 from beholder.errors import LedgerError, UsageError
 from beholder.ledger.export import csv_lines
@@ -22,6 +25,7 @@ from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
 from beholder.reports.html_report import write_report
 from beholder.runs.ledger_access import delete_run
+from beholder.web.background import MANY_VERDICTS, run_in_process
 from beholder.web.responses import FormDep, LedgerDep, NotFound, find_run, make_url
 
 router = APIRouter()
@@ -95,9 +99,21 @@ def download_report(
 ) -> Response:
     """The report of a run, as `beholder report` writes it."""
     record = find_run(ledger, run)
-    file = io.BytesIO()
-    write_report(ledger, record, file, worst=worst)
-    return _attachment(iter([file.getvalue()]), f"{record.id}.html", "text/html; charset=utf-8")
+    with ExitStack() as stack:
+        file = Path(stack.enter_context(tempfile.TemporaryDirectory()), "report.html")
+        work = partial(_write_report_file, ledger.address, record, file, worst)
+        if record.total > MANY_VERDICTS:
+            run_in_process(work)
+        else:
+            work()
+        remove = BackgroundTask(stack.pop_all().close)  # when it was sent
+    return FileResponse(file, media_type="text/html; charset=utf-8", filename=f"{record.id}.html", background=remove)
+
+
+def _write_report_file(address: str, record: RunRecord, file: Path, worst: int | None) -> None:
+    """Write a report; takes an address, which can be sent to another process."""
+    with Ledger.open(address, read_only=True) as ledger, file.open("wb") as out:
+        write_report(ledger, record, out, worst=worst)
 
 
 @router.get("/runs/{run}/verdicts.csv", response_class=Response)
@@ -107,7 +123,8 @@ def download_csv(ledger: LedgerDep, run: str) -> Response:
     lines = iter(csv_lines(lambda: ledger.stored_verdicts(record.id)))
     first = b"".join(islice(lines, CHUNK_LINES))  # what cannot be read is found before the response has begun
     rest = iter(lambda: b"".join(islice(lines, CHUNK_LINES)), b"")
-    return _attachment(chain([first], rest), f"{record.id}.csv", "text/csv; charset=utf-8")
+    headers = {"Content-Disposition": f'attachment; filename="{quote(record.id, safe=".")}.csv"'}
+    return StreamingResponse(chain([first], rest), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 @contextmanager
@@ -117,11 +134,6 @@ def _as_usage() -> Iterator[None]:
         yield
     except LedgerError as error:
         raise UsageError(str(error)) from None
-
-
-def _attachment(parts: Iterator[bytes], name: str, media_type: str) -> Response:
-    headers = {"Content-Disposition": f'attachment; filename="{quote(name, safe=".")}"'}
-    return StreamingResponse(parts, media_type=media_type, headers=headers)
 
 
 def _sent_case(ledger: Ledger, record: RunRecord, sent: Mapping[str, str]) -> str:

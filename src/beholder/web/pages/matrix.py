@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -12,10 +12,11 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import HTMLResponse
 from pydantic import Field
 
-from beholder.cases.case import FieldValue
-from beholder.errors import LedgerError, UsageError
+from beholder.cases.case import Case, FieldValue
+from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger
-from beholder.ledger.types import RunProgress, RunRecord, StoredVerdict
+from beholder.ledger.types import RunRecord, StoredVerdict
+from beholder.reports.comparison import find_thumbnails
 from beholder.reports.matrix import (
     MAX_COLUMNS,
     ScoreMatrix,
@@ -32,12 +33,11 @@ from beholder.web.background import (
     BackgroundResults,
     CachedResult,
     ProgressCacheDep,
-    RunListProgress,
     cached_choices,
     run_in_process,
 )
 from beholder.web.pages.gallery import PageNumber, QueryText, QueryValues
-from beholder.web.responses import LedgerDep, find_run, format_short, make_url, render_page, score_tone
+from beholder.web.responses import LedgerDep, find_run, format_short, make_url, paginate, render_page, score_tone
 
 router = APIRouter()
 
@@ -45,6 +45,8 @@ ROWS_PER_PAGE = 12
 MODEL_GROUP = "model"  # the columns, where nothing else is asked for
 SORTS = {"spread": "largest spread first", "worst": "lowest mean first", "order": "as in the run"}
 ONLY = {"": "all", "differ": "only where they differ", "lacking": "a score is missing"}
+
+CellKey = tuple[str, str]  # run and case
 
 RunNames = Annotated[Sequence[Annotated[str, Field(max_length=500)]], Query(max_length=50)]
 
@@ -69,7 +71,7 @@ class MatrixQuery:
 
 @dataclass(frozen=True, slots=True)
 class ColumnHead:
-    """A column: its title, where it leads, the record of a run, and its scores in all."""
+    """A column: its title, where it leads, the run that it is, and its scores in the rows of the matrix."""
 
     title: str
     link: str
@@ -126,9 +128,9 @@ def matrix_view(
     if len(chosen) > 1 or by:
         result = _cached_matrix(ledger, background, chosen, by, asked.on)
     matrix = result.value if result else None
-    values: dict[str, Any] = {"heads": (), "rows": (), "total": 0, "at": 1, "pages": 1, "turns": {}}
+    values: dict[str, Any] = {"heads": (), "rows": (), "total": 0}
     if matrix:
-        values = _describe_rows(ledger, chosen, by, matrix, progress, asked, at)
+        values = _describe_rows(ledger, chosen, by, matrix, asked, at)
     answer = render_page(
         "matrix.html",
         title="Matrix",
@@ -193,13 +195,10 @@ def _describe_rows(
     chosen: Sequence[RunRecord],
     by: str,
     matrix: ScoreMatrix,
-    progress: Mapping[str, RunListProgress],
     asked: MatrixQuery,
     at: int,
 ) -> dict[str, Any]:
     rows = matrix.select(asked.only, asked.sort or "spread")
-    pages = max(1, math.ceil(len(rows) / ROWS_PER_PAGE))
-    at = min(at, pages)
     base: QueryValues = {
         "run": tuple(record.id for record in chosen),
         "by": asked.by,
@@ -207,50 +206,33 @@ def _describe_rows(
         "only": asked.only,
         "sort": asked.sort,
     }
-    turns = {
-        name: make_url("/matrix", **base, at=number if number > 1 else None) if 1 <= number <= pages else ""
-        for name, number in (("before", at - 1), ("after", at + 1))
-    }
-    shown = rows[(at - 1) * ROWS_PER_PAGE : at * ROWS_PER_PAGE].tolist()
+    pages = paginate(len(rows), at, ROWS_PER_PAGE, lambda at: make_url("/matrix", **base, at=at))
     return {
-        "heads": tuple(_describe_columns(chosen, by, matrix, progress)),
-        "rows": tuple(_show_rows(ledger, chosen, by, matrix, shown)),
+        "heads": tuple(_describe_columns(chosen, by, matrix)),
+        "rows": tuple(_show_rows(ledger, chosen, by, asked.on, matrix, rows[pages.shown].tolist())),
         "total": len(rows),
-        "at": at,
         "pages": pages,
-        "turns": turns,
     }
 
 
-def _describe_columns(
-    chosen: Sequence[RunRecord], by: str, matrix: ScoreMatrix, progress: Mapping[str, RunListProgress]
-) -> Iterable[ColumnHead]:
+def _describe_columns(chosen: Sequence[RunRecord], by: str, matrix: ScoreMatrix) -> Iterable[ColumnHead]:
     for number, column in enumerate(matrix.columns):
-        if by:
-            where = f"/runs/{chosen[0].id}/" + ("arena" if chosen[0].is_preference else "cases")
-            of = {"model": column.name} if chosen[0].is_preference else {"group": f"{by}={column.name}"}
-            link = make_url(where, **of)
-            yield ColumnHead(column.name, link, None, column.scored, column.cases, format_number(column.mean))
-            continue
-        record = chosen[number]
-        known = progress.get(record.id, RunListProgress(RunProgress(), 0)).progress
-        yield ColumnHead(
-            record.name,
-            make_url(f"/runs/{record.id}"),
-            record,
-            known.scored,
-            known.asked,
-            format_number(known.mean_score),
-        )
+        record = None if by else chosen[number]
+        if record is not None:
+            title, link = record.name, make_url(f"/runs/{record.id}")
+        elif chosen[0].is_preference:
+            title, link = column.name, make_url(f"/runs/{chosen[0].id}/arena", model=column.name)
+        else:
+            title, link = column.name, make_url(f"/runs/{chosen[0].id}/cases", group=f"{by}={column.name}")
+        yield ColumnHead(title, link, record, column.scored, column.cases, format_number(column.mean))
 
 
 def _show_rows(
-    ledger: Ledger, chosen: Sequence[RunRecord], by: str, matrix: ScoreMatrix, rows: Sequence[int]
+    ledger: Ledger, chosen: Sequence[RunRecord], by: str, on: str, matrix: ScoreMatrix, rows: Sequence[int]
 ) -> Iterable[MatrixRow]:
     records = [chosen[0]] * len(matrix.columns) if by else list(chosen)
-    verdicts = _read_cells(ledger, records, [matrix.cases[row] for row in rows])
-    digests = {image.source_digest for one in verdicts.values() for stored in one for image in stored.verdict.images}
-    kept = ledger.has_thumbnail(list(digests))
+    verdicts, asked = _read_cells(ledger, records, [matrix.cases[row] for row in rows])
+    kept = find_thumbnails(ledger, ([stored.verdict for stored in one] for one in verdicts.values()))
     for row in rows:
         ids, scores = matrix.cases[row], matrix.scores[row]
         known = [score for score in scores.tolist() if not math.isnan(score)]
@@ -263,14 +245,16 @@ def _show_rows(
             if not case or not stored:
                 cells.append(None)
                 continue
-            picture, text, common = _split_case(ledger, record, stored, matrix.columns[at].name if by else "", by, kept)
+            picture, text, common = _split_case(
+                record, asked.get((record.id, case)), stored, matrix.columns[at].name if by else "", by, kept
+            )
             shared = shared or common
             score = float(scores[at])
             cells.append(
                 JudgedCell(
                     make_url(f"/runs/{record.id}/case", id=case),
                     format_short(score) if not math.isnan(score) else _say_state(stored),
-                    score_tone(None if math.isnan(score) or not 0 <= score <= 1 else score),
+                    score_tone(_share_of_scale(score, stored, on)),
                     score == best,
                     picture,
                     text,
@@ -285,29 +269,38 @@ def _show_rows(
 
 def _read_cells(
     ledger: Ledger, records: Sequence[RunRecord], rows: Sequence[Sequence[str]]
-) -> dict[tuple[str, str], list[StoredVerdict]]:
-    """Return the verdicts of the cells, by run and case."""
+) -> tuple[dict[CellKey, list[StoredVerdict]], dict[CellKey, Case]]:
+    """Return the verdicts and the cases of the cells, by run and case."""
     wanted: dict[str, dict[str, None]] = {}
     for row in rows:
         for record, case in zip(records, row, strict=True):
             if case:
                 wanted.setdefault(record.id, {})[case] = None
-    found: dict[tuple[str, str], list[StoredVerdict]] = {}
+    verdicts: dict[CellKey, list[StoredVerdict]] = {}
+    asked: dict[CellKey, Case] = {}
     for run, cases in wanted.items():
         for stored in ledger.stored_verdicts_on(run, list(cases)):
-            found.setdefault((run, stored.verdict.case), []).append(stored)
-    return found
+            verdicts.setdefault((run, stored.verdict.case), []).append(stored)
+        asked |= {(run, id_): case for id_, case in ledger.cases_on(run, list(cases)).items()}
+    return verdicts, asked
+
+
+def _share_of_scale(score: float, stored: Sequence[StoredVerdict], on: str) -> float | None:
+    """Return a score, overall or of the criterion `on`, as a share of its scale; None where it has not one alone."""
+    results = [one.verdict.criteria[on] for one in stored if on in one.verdict.criteria]
+    scales = {tuple(result.scale) for result in results} if on else {(0, 1)}
+    if math.isnan(score) or len(scales) != 1:
+        return None
+    [(low, high)] = scales
+    return (score - low) / ((high - low) or 1)
 
 
 def _split_case(
-    ledger: Ledger, record: RunRecord, stored: Sequence[StoredVerdict], model: str, by: str, kept: set[str]
+    record: RunRecord, case: Case | None, stored: Sequence[StoredVerdict], model: str, by: str, kept: set[str]
 ) -> tuple[str, FieldValue, tuple[str, tuple[tuple[str, FieldValue], ...]]]:
     """Return the picture and the text of a cell, and what its row has in common: a picture and the other texts."""
-    images = next((one.verdict.images for one in stored if one.verdict.images), ())
-    case_id = stored[0].verdict.case
-    try:
-        case = ledger.case(record.id, case_id)
-    except LedgerError:  # it was removed since
+    images = next((one.verdict.shown_images for one in stored if one.verdict.shown_images), ())
+    if case is None:  # it was removed since
         return "", "", ("", ())
     if record.is_preference:
         role = name = candidate_role(stored[0].groups, model)

@@ -1,4 +1,4 @@
-import { isTyping } from "./dom.js";
+import { h, isTyping } from "./dom.js";
 import { themeToggle } from "./theme.js";
 
 // What every page has: the theme, the help, and keys that lead to what the page marks with data-key.
@@ -68,19 +68,27 @@ document.addEventListener("click", async (event) => {
   setTimeout(() => { button.textContent = button.dataset.told; delete button.dataset.told; }, 1500);
 });
 
-// A small form changes only its own part of the page; without script the page is loaded anew.
+// A small form changes only its own part of the page; without script the page is loaded anew. Where that fails, the form
+// says why and keeps what was written.
+function refuse(form, why) {
+  form.querySelector("[role=alert]")?.remove();
+  form.append(h("p", { class: "notice small", role: "alert" }, `Nothing was changed: ${why}`));
+}
+
 document.addEventListener("submit", async (event) => {
   const form = event.target.closest?.("form[data-swap]");
   if (!form) return;
   event.preventDefault();
   const id = form.dataset.swap;
-  const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form, event.submitter)) });
-  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-  const part = answer.ok && page.getElementById(id);
-  if (!part) {
-    document.querySelector("main").replaceChildren(...page.querySelector("main").childNodes); // the error, in a sentence
-    return;
+  let answer, page;
+  try {
+    answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form, event.submitter)) });
+    page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  } catch {
+    return refuse(form, "the app does not answer. If it was stopped, start it and try again.");
   }
+  const part = answer.ok && page.getElementById(id);
+  if (!part) return refuse(form, (page.querySelector("main .lede") ?? page.body).textContent.trim());
   document.getElementById(id).replaceWith(part);
   for (const one of part.querySelectorAll("[data-scripted]")) one.hidden = false;
   part.querySelector("button, summary, a")?.focus({ preventScroll: true });

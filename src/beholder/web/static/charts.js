@@ -12,15 +12,16 @@ for (const chart of document.querySelectorAll("svg[data-marks]")) {
   const stop = (mark) => marks.forEach((one) => one.setAttribute("tabindex", one === mark ? "0" : "-1"));
   if (!marks.length) continue;
   stop(marks[0]);
-  chart.addEventListener("focusin", (event) => stop(event.target.closest("a")));
+  // Not one listener on the chart: Chromium makes an svg that listens for focus a stop of the Tab key itself.
+  for (const mark of marks) mark.addEventListener("focus", () => stop(mark));
   chart.addEventListener("keydown", (event) => {
-    const way = WAYS[event.key];
-    if (!way || event.ctrlKey || event.metaKey || event.altKey) return;
+    const way = WAYS[event.key], mark = event.target.closest("a");
+    if (!way || !mark || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     event.stopPropagation();
     const [axis, sign] = way;
     const across = axis === "x" ? "y" : "x";
-    const from = centre(event.target.closest("a"));
+    const from = centre(mark);
     let nearest = null, least = Infinity;
     for (const mark of marks) {
       const at = centre(mark);
