@@ -3,6 +3,7 @@ And a real browser and a real PostgreSQL for the tests that need them."""
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import ipaddress
 import os
@@ -133,6 +134,9 @@ _SLOW_FILES = {
 # typer builds all thirty commands for each call of the app: once for a process of ours, and here some thousand times.
 typer.main.get_command = cache(typer.main.get_command)
 
+# What is imported and collected is no garbage: searched for some again and again, it takes longer than to collect it.
+gc.disable()
+
 _tried: list[str] = []
 
 # A shell starts background jobs with SIGINT ignored, and children inherit that: no test of Ctrl-C could pass.
@@ -169,6 +173,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             or _SLOW_FIXTURES & set(getattr(item, "fixturenames", ()))
         ):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def _here(host: object) -> bool:
