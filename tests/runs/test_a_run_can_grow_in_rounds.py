@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import beholder
+from beholder.api.loop import _BackgroundWork
 from beholder.cases.case import Case
 from beholder.errors import UsageError
 from beholder.judges.recorded import ScriptedJudge
@@ -96,12 +97,22 @@ def test_what_failed_is_asked_again_at_the_next_start_only(cases: list[Case], tm
     assert again.total == 4
 
 
-def test_a_stopped_run_is_interrupted_whatever_its_rounds_were(cases: list[Case], tmp_path: Path) -> None:
-    stop = threading.Event()
+def test_a_stopped_run_is_interrupted_whatever_its_rounds_were(
+    cases: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, noticed = threading.Event(), threading.Event()
+    ask_to_stop = _BackgroundWork.ask_to_stop
+
+    def notice(work: _BackgroundWork) -> None:
+        ask_to_stop(work)
+        noticed.set()
 
     def say(brief: object) -> object:
         stop.set()
+        noticed.wait(60)  # a run looks at `stop` ten times a second, and could have asked for everything by then
         return ANSWER
+
+    monkeypatch.setattr(_BackgroundWork, "ask_to_stop", notice)
 
     judge = ScriptedJudge(say=say)  # type: ignore[arg-type]  # a line of JSON
     run = beholder.run(make_suite(cases, TwoByTwo(cases, 9), judge, tmp_path / "a.db"), progress=False, stop=stop)
