@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ import typer.main
 from hypothesis import HealthCheck, settings
 from support import postgres as postgres_support
 
+from beholder.api.loop import _BackgroundWork
 from beholder.images.memory import BUDGET_VARIABLE
 from beholder.runs.worker_processes import DaemonThreadPool, WorkerPool, WorkerProcess
 
@@ -192,6 +194,20 @@ def _end_idle_workers() -> None:
 def own_workers() -> None:
     """For a test that does something to its worker processes: none is there before it."""
     _end_idle_workers()
+
+
+@pytest.fixture
+def asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once a run of this process is asked to stop. It looks at its caller's event ten times a second only, between
+    which it can ask a quick judge for everything."""
+    asked, ask_to_stop = threading.Event(), _BackgroundWork.ask_to_stop
+
+    def ask(work: _BackgroundWork) -> None:
+        ask_to_stop(work)
+        asked.set()
+
+    monkeypatch.setattr(_BackgroundWork, "ask_to_stop", ask)
+    return asked
 
 
 @pytest.fixture

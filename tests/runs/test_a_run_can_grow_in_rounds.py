@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import beholder
-from beholder.api.loop import _BackgroundWork
 from beholder.cases.case import Case
 from beholder.errors import UsageError
 from beholder.judges.recorded import ScriptedJudge
@@ -98,21 +97,14 @@ def test_what_failed_is_asked_again_at_the_next_start_only(cases: list[Case], tm
 
 
 def test_a_stopped_run_is_interrupted_whatever_its_rounds_were(
-    cases: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cases: list[Case], tmp_path: Path, asked_to_stop: threading.Event
 ) -> None:
-    stop, noticed = threading.Event(), threading.Event()
-    ask_to_stop = _BackgroundWork.ask_to_stop
-
-    def notice(work: _BackgroundWork) -> None:
-        ask_to_stop(work)
-        noticed.set()
+    stop = threading.Event()
 
     def say(brief: object) -> object:
         stop.set()
-        noticed.wait(60)  # a run looks at `stop` ten times a second, and could have asked for everything by then
+        assert asked_to_stop.wait(60)
         return ANSWER
-
-    monkeypatch.setattr(_BackgroundWork, "ask_to_stop", notice)
 
     judge = ScriptedJudge(say=say)  # type: ignore[arg-type]  # a line of JSON
     run = beholder.run(make_suite(cases, TwoByTwo(cases, 9), judge, tmp_path / "a.db"), progress=False, stop=stop)
