@@ -17,7 +17,7 @@ demo: .venv/demo
 
 # Bytecode is kept whatever the machine's habit: the tests start some hundred processes of ours.
 test: .venv/test
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 4 --dist worksteal
 
 # For the edit loop: no browser, PostgreSQL, Ray or tests that start many processes.
 test-fast: .venv/test
@@ -26,7 +26,7 @@ test-fast: .venv/test
 check: .venv/test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 
 # The source distribution and the wheel, in dist/.
 dist: .venv/core

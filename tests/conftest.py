@@ -3,6 +3,7 @@ And a real browser and a real PostgreSQL for the tests that need them."""
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import ipaddress
 import os
@@ -10,16 +11,22 @@ import shutil
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 from uuid import uuid4
 
+import httpx
 import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
 from support import postgres as postgres_support
+
+from beholder.api.loop import _BackgroundWork
+from beholder.images.memory import BUDGET_VARIABLE
+from beholder.runs.worker_processes import DaemonThreadPool, WorkerPool, WorkerProcess
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -133,11 +140,74 @@ _SLOW_FILES = {
 # typer builds all thirty commands for each call of the app: once for a process of ours, and here some thousand times.
 typer.main.get_command = cache(typer.main.get_command)
 
+# A client of httpx reads the certificates of all authorities when it is made, which takes 24 ms; nothing here has one.
+pytest.MonkeyPatch().setattr("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context))
+
+# What is imported and collected is no garbage: searched for some again and again, it takes longer than to collect it.
+gc.disable()
+
 _tried: list[str] = []
 
 # A shell starts background jobs with SIGINT ignored, and children inherit that: no test of Ctrl-C could pass.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_idle_workers: list[WorkerProcess] = []
+
+
+class _KeepingPool(WorkerPool):
+    """Leaves its processes to the pools after it: to start one, which imports numpy and OpenCV, takes more CPU than
+    most runs of the tests. A pool whose processes have to know a memory budget starts its own."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        if BUDGET_VARIABLE not in os.environ:
+            self._idle_workers = _idle_workers
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        if self._idle_workers is _idle_workers:
+            DaemonThreadPool.shutdown(self, wait, cancel_futures=cancel_futures)
+        else:
+            super().shutdown(wait, cancel_futures=cancel_futures)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _keep_workers() -> Iterator[None]:
+    """What is promised of worker processes themselves is tested without this, or in processes that know nothing of it:
+    test_a_script_needs_no_main_guard.py, test_decoders_end_with_their_run.py."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_idle_workers.clear)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("beholder.runs.image_pool.WorkerPool", _KeepingPool)
+        patch.setattr("beholder.runs.worker_processes.WorkerPool", _KeepingPool)
+        yield
+    _end_idle_workers()
+
+
+def _end_idle_workers() -> None:
+    while _idle_workers:
+        _idle_workers.pop().close()
+
+
+@pytest.fixture
+def own_workers() -> None:
+    """For a test that does something to its worker processes: none is there before it."""
+    _end_idle_workers()
+
+
+@pytest.fixture
+def asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once a run of this process is asked to stop. It looks at its caller's event ten times a second only, between
+    which it can ask a quick judge for everything."""
+    asked, ask_to_stop = threading.Event(), _BackgroundWork.ask_to_stop
+
+    def ask(work: _BackgroundWork) -> None:
+        ask_to_stop(work)
+        asked.set()
+
+    monkeypatch.setattr(_BackgroundWork, "ask_to_stop", ask)
+    return asked
 
 
 @pytest.fixture
@@ -169,6 +239,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             or _SLOW_FIXTURES & set(getattr(item, "fixturenames", ()))
         ):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def _here(host: object) -> bool:

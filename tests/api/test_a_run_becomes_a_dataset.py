@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import datasets
 import numpy as np
 import pytest
 from PIL import Image
@@ -17,6 +16,9 @@ from support.host_scripts import WORDS, answer_or_refuse, write_pair
 import beholder
 from beholder.integrations.trackers import collect_run
 from beholder.testing.server import JudgeServer
+
+if TYPE_CHECKING:
+    import datasets
 
 ROWS = [
     {"id": "good", "input": "before.png", "edited": "after.png", "instruction": "make it red", "model": "v2"},
@@ -41,6 +43,8 @@ def rows_by_case(dataset: datasets.Dataset) -> dict[str, dict[str, Any]]:
 
 
 def test_a_row_has_images_texts_groups_and_scores(run: beholder.Run) -> None:
+    import datasets  # a second, in every process that collects tests
+
     dataset = run.to_dataset()
     assert isinstance(dataset.features["edited"], datasets.Image)
     good = rows_by_case(dataset)["good"]
@@ -58,6 +62,8 @@ def test_a_row_without_a_score_has_null_and_its_outcome(run: beholder.Run) -> No
 
 
 def test_an_image_is_the_file_as_it_was_judged_and_else_the_small_copy(run: beholder.Run) -> None:
+    import datasets
+
     before = Path("before.png").read_bytes()
     Image.new("RGB", (9, 9)).save("after.png")  # another picture than was judged
     dataset = run.to_dataset().cast_column("input", datasets.Image(decode=False))

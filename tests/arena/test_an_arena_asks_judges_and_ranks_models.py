@@ -132,7 +132,7 @@ def test_adaptive_pairs_end_when_the_board_is_known_and_go_on_for_a_narrower_one
 
 
 @pytest.mark.usefixtures("folder")
-def test_an_adaptive_run_that_was_stopped_goes_on() -> None:
+def test_an_adaptive_run_that_was_stopped_goes_on(asked_to_stop: threading.Event) -> None:
     stop = threading.Event()
     asked: list[Brief] = []
 
@@ -140,6 +140,7 @@ def test_an_adaptive_run_that_was_stopped_goes_on() -> None:
         asked.append(brief)
         if len(asked) == 30:
             stop.set()
+            assert asked_to_stop.wait(60)
         return prefer_red(brief)
 
     stopped = ask(red_judge(say), pairs="adaptive", until_width=1, stop=stop, concurrency=2)

@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -82,8 +83,38 @@ def environment(project: Path, server: JudgeServer) -> dict[str, str]:
     }
 
 
+@pytest.fixture(scope="module")
+def client(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """The client of the SDK, which takes long to start: it starts a new server for each line that it is given, and
+    returns a line."""
+    log = tmp_path_factory.mktemp("client") / "log"
+    with (
+        log.open("w") as said,
+        subprocess.Popen(
+            [python, CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True
+        ) as process,
+    ):
+        assert process.stdin
+        assert process.stdout
+
+        def relay(line: str) -> str:
+            assert process.stdin
+            assert process.stdout
+            patience = threading.Timer(180, process.kill)
+            patience.start()
+            try:
+                process.stdin.write(line + "\n")
+                process.stdin.flush()
+                return process.stdout.readline() or pytest.fail(log.read_text())
+            finally:
+                patience.cancel()
+
+        yield relay
+        process.stdin.close()
+
+
 @pytest.fixture
-def ask(python: str, project: Path, environment: dict[str, str]) -> Ask:
+def ask(client: Callable[[str], str], python: str, project: Path, environment: dict[str, str]) -> Ask:
     """Asks a new server; calls in one list are made at once. Returns what the client got."""
 
     def ask(
@@ -98,11 +129,7 @@ def ask(python: str, project: Path, environment: dict[str, str]) -> Ask:
             "calls": [one if isinstance(one, list) else [one] for one in calls],
             **other,
         }
-        done = subprocess.run(
-            [python, CLIENT], input=json.dumps(spec), capture_output=True, text=True, timeout=180, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        told: dict[str, Any] = json.loads(done.stdout)
+        told: dict[str, Any] = json.loads(client(json.dumps(spec)))
         return told
 
     return ask

@@ -96,11 +96,14 @@ def test_what_failed_is_asked_again_at_the_next_start_only(cases: list[Case], tm
     assert again.total == 4
 
 
-def test_a_stopped_run_is_interrupted_whatever_its_rounds_were(cases: list[Case], tmp_path: Path) -> None:
+def test_a_stopped_run_is_interrupted_whatever_its_rounds_were(
+    cases: list[Case], tmp_path: Path, asked_to_stop: threading.Event
+) -> None:
     stop = threading.Event()
 
     def say(brief: object) -> object:
         stop.set()
+        assert asked_to_stop.wait(60)
         return ANSWER
 
     judge = ScriptedJudge(say=say)  # type: ignore[arg-type]  # a line of JSON

@@ -53,6 +53,7 @@ def test_answers_from_the_ledger_are_audited_too(tmp_path: Path, server: JudgeSe
     assert all(verdict.measurements for verdict in verdicts(tmp_path / "ledger.db"))
 
 
+@pytest.mark.usefixtures("own_workers")
 async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
     picture = prepare_image(bytes(cv2.imencode(".png", np.full((64, 64, 3), 90, np.uint8))[1]))
     order = plan_audit(load_rubric("edit-preservation"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -37,6 +36,8 @@ def test_people_alone_are_the_usual_mean_and_t_interval() -> None:
 
 
 def test_people_alone_in_groups_are_statsmodels_clustered_mean() -> None:
+    import statsmodels.api as sm  # a second, in every process that collects tests
+
     fit = fit_regression(HUMAN, PAIRS)
     theirs = sm.OLS(HUMAN[:12], np.ones(12)).fit(cov_type="cluster", cov_kwds={"groups": PAIRS[:12]})
     assert fit is not None
@@ -46,6 +47,8 @@ def test_people_alone_in_groups_are_statsmodels_clustered_mean() -> None:
 
 @pytest.mark.parametrize("group", [SOLE, PAIRS], ids=["each alone", "pairs"])
 def test_with_the_judge_it_is_statsmodels_prediction_at_the_judges_mean(group: np.ndarray) -> None:
+    import statsmodels.api as sm
+
     fit = fit_regression(HUMAN, group, JUDGE)
     design = sm.add_constant(JUDGE[:12])
     theirs = sm.OLS(HUMAN[:12], design).fit(cov_type="cluster", cov_kwds={"groups": group[:12]})

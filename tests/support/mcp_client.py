@@ -1,7 +1,8 @@
 """A client of an MCP server over stdio, of the SDK itself. Run by the interpreter of an environment that has the SDK.
 
-Reads one JSON object from standard input: `command`, `env`, `cwd`, `mode` ("auto" for the newest protocol, "legacy" for
-the handshake), `roots` (null for a client without), `calls` (lists of calls, each list at once). Prints one.
+Reads JSON objects from standard input, each in a line: `command`, `env`, `cwd`, `mode` ("auto" for the newest protocol,
+"legacy" for the handshake), `roots` (null for a client without), `calls` (lists of calls, each list at once). Starts a
+server for each, and prints one.
 """
 
 from __future__ import annotations
@@ -44,4 +45,5 @@ async def run(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(run(json.load(sys.stdin)))))
+    for line in sys.stdin:
+        print(json.dumps(asyncio.run(run(json.loads(line)))), flush=True)

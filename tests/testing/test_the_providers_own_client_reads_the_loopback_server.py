@@ -1,3 +1,5 @@
+"""The clients are imported where they are used: all three take seconds, in every process that collects tests."""
+
 from __future__ import annotations
 
 import io
@@ -8,20 +10,21 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
 import pytest
-from google import genai
-from google.genai import types
 
 from beholder.testing.base import Fault
 from beholder.testing.server import JudgeServer
 
+if TYPE_CHECKING:
+    import openai
+
 
 @pytest.fixture
 async def client() -> AsyncIterator[tuple[JudgeServer, openai.AsyncOpenAI]]:
+    import openai
+
     async with (
         JudgeServer() as server,
         openai.AsyncOpenAI(base_url=server.openai_url, api_key="k", max_retries=0) as one,
@@ -47,20 +50,20 @@ async def test_an_answer(client: tuple[JudgeServer, openai.AsyncOpenAI]) -> None
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        (Fault.status(429), openai.RateLimitError),
-        (Fault.status(500), openai.InternalServerError),
-        (Fault.bad_key(), openai.AuthenticationError),
-        (Fault.unknown_model(), openai.NotFoundError),
-        (Fault.no_structured_output(), openai.BadRequestError),
-        (Fault.drop(), openai.APIConnectionError),
+        (Fault.status(429), "RateLimitError"),
+        (Fault.status(500), "InternalServerError"),
+        (Fault.bad_key(), "AuthenticationError"),
+        (Fault.unknown_model(), "NotFoundError"),
+        (Fault.no_structured_output(), "BadRequestError"),
+        (Fault.drop(), "APIConnectionError"),
     ],
 )
-async def test_a_fault(
-    client: tuple[JudgeServer, openai.AsyncOpenAI], fault: Fault, error: type[openai.APIError]
-) -> None:
+async def test_a_fault(client: tuple[JudgeServer, openai.AsyncOpenAI], fault: Fault, error: str) -> None:
+    import openai
+
     server, one = client
     server.say(fault)
-    with pytest.raises(error):
+    with pytest.raises(getattr(openai, error)):
         await one.chat.completions.create(model="gpt-5-mini", messages=[{"role": "user", "content": "hi"}])
 
 
@@ -73,6 +76,8 @@ STREAMED = "an answer that is long enough for several pieces"
 
 
 def test_openais_client_streams_lists_models_and_submits_batches(bare: bool) -> None:
+    import openai
+
     with (
         JudgeServer(STREAMED) as server,
         openai.OpenAI(base_url=f"{server.url}/v1" if bare else server.openai_url, api_key="k", max_retries=0) as one,
@@ -94,6 +99,8 @@ def test_openais_client_streams_lists_models_and_submits_batches(bare: bool) -> 
 
 
 def test_anthropics_client_streams_lists_models_and_submits_batches(bare: bool) -> None:
+    import anthropic
+
     with (
         JudgeServer(STREAMED) as server,
         anthropic.Anthropic(base_url=server.url if bare else server.anthropic_url, api_key="k", max_retries=0) as one,
@@ -115,6 +122,9 @@ def test_anthropics_client_streams_lists_models_and_submits_batches(bare: bool) 
 
 
 def test_googles_client_streams_lists_models_and_submits_batches(bare: bool) -> None:
+    from google import genai
+    from google.genai import types
+
     with JudgeServer(STREAMED) as server:
         options = types.HttpOptions(base_url=server.url if bare else server.google_url)
         with genai.Client(api_key="k", http_options=options) as one:
@@ -150,6 +160,8 @@ def test_without_a_key_no_batch_is_taken() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="a process is ended by a signal")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_shell_starts_it(number: signal.Signals) -> None:
+    import openai
+
     words = [sys.executable, "-m", "beholder.testing", "--keyless"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,11 +30,16 @@ from beholder.rubrics.load import load_rubric
 NASTY = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    path = tmp_path / "ledger.db"
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("judged") / "ledger.db"
     edits(path).close()
     return path
+
+
+@pytest.fixture
+def place(judged: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(judged, tmp_path / "ledger.db"))
 
 
 @pytest.fixture
