@@ -83,8 +83,8 @@ def test_reviews_are_not_followed(nights: Path, tmp_path: Path, started: Started
             review = run_record(name, name=name, fingerprint=f"review:{name}", suite=of)
             ledger.start(replace(review, created=NOW + timedelta(days=9)))
             ledger.write(name, [entry(number, replace(verdict(number), judge="person:Ada")) for number in range(3)])
-    for name, tag in ((None, None), ("nightly", None), (None, "ci")):
-        found = history(name, tag=tag, last=3, ledger=place, draws=100)
+    for followed, tag in ((None, None), ("nightly", None), (None, "ci")):
+        found = history(followed, tag=tag, last=3, ledger=place, draws=100)
         assert [run.id for run in found.runs] == ["n1", "n2", "n3"]
     with httpx.Client(base_url=started(place), trust_env=False) as client:
         assert "3 runs<" in worked_out(client, "/history", tag="ci", last="3")
