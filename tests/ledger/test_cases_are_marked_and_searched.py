@@ -68,17 +68,6 @@ def test_a_syllable_of_korean_is_a_word(ledger: Ledger) -> None:
     assert found(ledger, "구") == found(ledger, "ᄀ") == []
 
 
-def test_what_an_older_version_indexed_is_indexed_again(ledger: Ledger) -> None:
-    ledger.write("r1", [asked(0, "brown")])
-    assert found(ledger, "brown") == [FIRST]
-    with ledger._writing() as connection:
-        database.MIGRATIONS[5](connection)
-    assert ledger.count_unindexed("r1") == 1
-    assert ledger.browse("r1", VerdictFilter(text="brown")).total == 0
-    assert found(ledger, "brown") == [FIRST]
-    assert ledger.check() == []
-
-
 def test_a_copy_over_an_older_one_is_found_by_its_new_words(
     ledger: Ledger, new_place: Callable[[], str | Path]
 ) -> None:
