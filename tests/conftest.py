@@ -23,6 +23,7 @@ import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
 from support import postgres as postgres_support
+from support.workers import P, T, work_in
 
 from beholder.api.loop import _BackgroundWork
 from beholder.images.memory import BUDGET_VARIABLE
@@ -170,6 +171,9 @@ class _KeepingPool(WorkerPool):
             DaemonThreadPool.shutdown(self, wait, cancel_futures=cancel_futures)
         else:
             super().shutdown(wait, cancel_futures=cancel_futures)
+
+    def _call(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return super()._call(work_in, os.getcwd(), work, *args, **kwargs)
 
 
 @pytest.fixture(scope="session", autouse=True)
