@@ -269,7 +269,7 @@ def draw_case(ledger: str, name: str, case: str) -> tuple[str, bytes]:
         judged, verdicts = opened.case(run.id, case), opened.verdict(run.id, case)
         digests: dict[str, str] = {}
         for verdict in verdicts:
-            digests |= {image.role: image.source_digest for image in verdict.images}
+            digests |= {image.role: image.source_digest for image in verdict.shown_images}
         roles = list(number_repeats(role for role, _ in judged.list_images()))
         copies = {role: opened.thumbnail(digest) for role, digest in digests.items()}
     if not roles:
