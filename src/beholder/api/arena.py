@@ -106,9 +106,7 @@ def _choose_column(scores: Scores, on: str | None, cases: int) -> str:
     names = ", ".join(column.name for column in scores.columns.values() if column.kind in kinds) or "none"
     if on is None:
         if names == "none":
-            raise UsageError(
-                f"None of the {cases:,} cases of {scores.name} is scored, so that there is nothing to compare."
-            )
+            raise UsageError(f"No case of {scores.name} is scored, of {cases:,}, so that there is nothing to compare.")
         why = "several overall scores" if overall else "no overall score"
         raise UsageError(f"{scores.name} has {why}; say which score decides (--on or on=): {names}.")
     raise UsageError(f"{scores.name} has no score {on!r}; there are: {names}.")

@@ -188,7 +188,7 @@ def collect_items(
             lost.setdefault(_item_key(row.case, names), []).append(row.case)
         else:
             found.setdefault(_item_key(row.case, names), []).append(row.case)
-    problems += _describe_nameless(nameless, every=not found and not lost)
+    problems[:0] = _describe_nameless(nameless, every=not found and not lost)
     known = {key: [*found.get(key, ()), *lost.get(key, ())] for key in [*found, *lost]}  # those without a use last
     models = [{case.groups[MODEL].strip() for case in made} for made in known.values()]
     possible = sum(math.comb(len(made), 2) for made in models)

@@ -67,6 +67,10 @@ class MissingOutputs(msgspec.Struct, frozen=True):
     count: int
     items: tuple[str, ...]
 
+    def __str__(self) -> str:
+        more = self.count - len(self.items)
+        return ", ".join(self.items) + (f" and {more:,} more" if more else "")
+
 
 class ArenaStatistics(msgspec.Struct, frozen=True):
     """What happened when the pairs of a run were asked.
@@ -81,7 +85,7 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
             not say.
         missing: Those that are not there, by model; each model is ranked by the others.
         state: The state of the run; empty for votes of people.
-        total: Pairs that the run was to ask, of an adaptive one at most.
+        total: Pairs that the run was to ask, of an adaptive one those that were chosen so far.
         failed: Those without one, by outcome.
         calls: Answers that were given, in all orders and by all judges, of which it is known what was shown first.
         with_order: Pairs with a vote and such an answer.
@@ -118,15 +122,14 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
     def sentences(self) -> list[str]:
         """Return the statistics as sentences."""
         found = []
-        chosen = self.pairs
-        if self.state in _UNFINISHED and self.pairs < self.total:
-            chosen = self.total
-            found.append(
-                f"{_UNFINISHED[self.state]}: {self.pairs:,} of {self.total:,} pairs have a verdict. The same command "
-                "goes on."
-            )
-        if self.of is not None and chosen < self.of:
-            found.append(f"This board is of a sample: {chosen:,} of {self.of:,} pairs.")
+        adaptive = self.chosen.get("pairs") == ADAPTIVE and self.of is not None
+        sample, most = self.pairs, (self.of if adaptive and self.of else self.total)
+        if self.state in _UNFINISHED and self.pairs < most:
+            sample = most
+            count = f"{self.pairs:,} of {'at most ' if adaptive else ''}{most:,} pairs have a verdict"
+            found.append(f"{_UNFINISHED[self.state]}: {count}. The same command goes on.")
+        if self.of is not None and sample < self.of:
+            found.append(f"This board is of a sample: {sample:,} of {self.of:,} pairs.")
         if self.missing:
             found.append(f"{describe_missing(self.missing, self.outputs)}.")
         if self.left_out:
@@ -166,11 +169,7 @@ def list_missing(missing: Mapping[str, Sequence[str]]) -> dict[str, MissingOutpu
 def describe_missing(missing: Mapping[str, MissingOutputs], outputs: int) -> str:
     """Return which outputs are missing, by model, without a period."""
     count = sum(gone.count for gone in missing.values())
-    listed = [
-        f"{model} {', '.join(gone.items)}"
-        + (f" and {gone.count - len(gone.items):,} more" * (gone.count > len(gone.items)))
-        for model, gone in sorted(missing.items(), key=lambda entry: -entry[1].count)
-    ]
+    listed = [f"{model} {gone}" for model, gone in sorted(missing.items(), key=lambda entry: -entry[1].count)]
     more = f"; and of {len(listed) - _MAX_MODELS:,} more models" if len(listed) > _MAX_MODELS else ""
     are = "is" if count == 1 else "are"
     return (
@@ -236,7 +235,9 @@ class RunVotes:
             UsageError: The run is not one of pairs, or its cases do not say which models made the candidates; or
                 nobody has voted in its reviews.
         """
-        self.record = ledger.run(run)
+        from beholder.runs.ledger_access import correct_state  # late: loads what runs need
+
+        self.record = correct_state(ledger, ledger.run(run))
         self._of_people = reviews is not None
         self._rows: list[PairRow] = []
         nameless = ""
