@@ -117,6 +117,52 @@ def estimate_board(
     )
     own_groups = votes.group_name
     votes, people = share_groups(votes, people, group)
+    boards = _make_boards(votes, people, options)
+    fits = boards.people.fit(), boards.shared.fit(), boards.judge.fit()
+    shared, pairs = len(boards.shared.votes), len(boards.judge.votes)
+    more = shared < pairs
+    why = _explain_no_weight(boards) if more else ""
+    weight = _choose_weight(*fits) if more and not why else 0.0
+    corrected = _correct(*fits, weight)
+    board = boards.people.make_board(corrected)
+    notes = [*_describe_weight(weight, why), *_describe(votes, people, boards.people)]
+    if more:
+        notes += [
+            f"The pairs that {person} voted on were not drawn at random (the order of the review: {order}), and the "
+            "estimate takes them as drawn so: it may be off by any amount."
+            for person, order in orders.items()
+        ]
+        notes += _describe_sample(boards, fits)
+    if more and votes.group_name != own_groups:
+        grouped = own_groups if votes.group is not None and own_groups not in ("", "case", "id") else ""
+        notes.append(
+            f"The judge's votes do not say the {votes.group_name}: those on cases that people did not vote on are "
+            f"{f'grouped by their {grouped}' if grouped else 'taken as independent'}."
+        )
+    return ArenaEstimate(
+        board=board,
+        people=boards.people.make_board(fits[0]),
+        judge=boards.judge.make_board(fits[2]),
+        bias={row.model: _estimate_bias(row.model, boards, fits[2], corrected) for row in board.ratings},
+        weight=weight,
+        pairs=pairs,
+        shared=shared,
+        unanswered=sum((votes.unanswered or {}).values()),
+        agreement=agreement,
+        notes=tuple(notes),
+    )
+
+
+class _Boards(NamedTuple):
+    """The boards of people's votes, of the judge's on the same pairs, and of the judge's on all."""
+
+    people: BoardBuilder
+    shared: BoardBuilder
+    judge: BoardBuilder
+
+
+def _make_boards(votes: Votes, people: Votes, options: ArenaOptions) -> _Boards:
+    """Return boards of the models that people voted on where the judge did, with the same draws."""
     case, people_case = need_cases(votes), need_cases(people)
     keys = [pair_key(votes, case, row)[0] for row in range(len(votes))]
     people_keys = [pair_key(people, people_case, row)[0] for row in range(len(people))]
@@ -133,51 +179,11 @@ def estimate_board(
     strata = voted_groups, len(number) - voted_groups
     group_of = np.array([number.get(code, -1) for code in codes.tolist()], np.int64)
     given = np.array([number[code_of[people_keys[row]]] for row in kept], np.int64)
-    boards = _Boards(
+    return _Boards(
         BoardBuilder(_take(people, kept, given, models, votes.group_name), options, strata),
         BoardBuilder(_take(votes, shared, group_of[shared], models, votes.group_name), options, strata),
         BoardBuilder(_take(votes, inside, group_of[inside], models, votes.group_name), options, strata),
     )
-    fits = boards.people.fit(), boards.shared.fit(), boards.judge.fit()
-    more = len(shared) < len(inside)
-    why = _explain_no_weight(boards) if more else ""
-    weight = _choose_weight(*fits) if more and not why else 0.0
-    corrected = _correct(*fits, weight)
-    board = boards.people.make_board(corrected)
-    notes = [*_describe_weight(weight, why), *_describe(votes, people, len(kept), models)]
-    if more:
-        notes += [
-            f"The pairs that {person} voted on were not drawn at random (the order of the review: {order}), and the "
-            "estimate takes them as drawn so: it may be off by any amount."
-            for person, order in orders.items()
-        ]
-        notes += _describe_sample(boards, fits, voted_groups)
-    if more and votes.group_name != own_groups:
-        grouped = own_groups if votes.group is not None and own_groups not in ("", "case", "id") else ""
-        notes.append(
-            f"The judge's votes do not say the {votes.group_name}: those on cases that people did not vote on are "
-            f"{f'grouped by their {grouped}' if grouped else 'taken as independent'}."
-        )
-    return ArenaEstimate(
-        board=board,
-        people=boards.people.make_board(fits[0]),
-        judge=boards.judge.make_board(fits[2]),
-        bias={row.model: _estimate_bias(models.index(row.model), boards, fits[2], corrected) for row in board.ratings},
-        weight=weight,
-        pairs=len(inside),
-        shared=len(shared),
-        unanswered=sum((votes.unanswered or {}).values()),
-        agreement=agreement,
-        notes=tuple(notes),
-    )
-
-
-class _Boards(NamedTuple):
-    """The boards of people's votes, of the judge's on the same pairs, and of the judge's on all."""
-
-    people: BoardBuilder
-    shared: BoardBuilder
-    judge: BoardBuilder
 
 
 def _take(votes: Votes, rows: Ints, groups: Ints, models: list[str], group_name: str) -> Votes:
@@ -209,7 +215,10 @@ def _explain_no_weight(boards: _Boards) -> str:
         for model in range(board.size)
         if (why := board.explain_separation(model))
     ]
-    return f"a prior alone keeps ratings finite, of {'; '.join(unbounded)}" if unbounded else ""
+    if not any(board.needs_prior for board in boards):
+        return ""
+    which = "; ".join(unbounded) or "models that the votes of one side do not connect"
+    return f"a prior alone keeps ratings finite, of {which}"
 
 
 def _choose_weight(people: BoardFits, shared: BoardFits, every: BoardFits) -> float:
@@ -230,8 +239,9 @@ def _correct(people: BoardFits, shared: BoardFits, every: BoardFits, weight: flo
     return replace(people, full=full, drawn=drawn)
 
 
-def _estimate_bias(at: int, boards: _Boards, judge: BoardFits, corrected: BoardFits) -> Interval:
+def _estimate_bias(model: str, boards: _Boards, judge: BoardFits, corrected: BoardFits) -> Interval:
     """Return the judge's rating of a model less the estimate; without an interval where either rating has none."""
+    at = boards.judge.names.index(model)
     value = POINTS * float(judge.full.strengths[0, at] - corrected.full.strengths[0, at])
     for board, whose in ((boards.people, "people's"), (boards.judge, "the judge's")):
         if why := board.explain_separation(at):
@@ -249,31 +259,31 @@ def _describe_weight(weight: float, why: str) -> list[str]:
     ]
 
 
-def _describe(votes: Votes, people: Votes, kept: int, models: list[str]) -> list[str]:
+def _describe(votes: Votes, people: Votes, board: BoardBuilder) -> list[str]:
     notes = [
         f"Votes of {whose}: {note}"
         for whose, table in (("the judge", votes), ("people", people))
         for note in table.notes
     ]
-    if kept < len(people):
-        lone = len(people) - kept
+    if lone := len(people) - len(board.votes):
         notes.append(
             f"{lone:,} votes of people are on pairs that the judge has no vote on, and do not count."
             if lone > 1
             else "1 vote of people is on a pair that the judge has no vote on, and does not count."
         )
-    unknown = [name for name in votes.models if name not in models]
+    unknown = [name for name in votes.models if name not in board.names]
     if unknown:
         notes.append(f"People have no vote on {join_names(unknown)}: not on this board.")
     return notes
 
 
-def _describe_sample(boards: _Boards, fits: Sequence[BoardFits], groups: int) -> list[str]:
+def _describe_sample(boards: _Boards, fits: Sequence[BoardFits]) -> list[str]:
     """Name the models that do better or worse on the pairs that people voted on than on the others, by the judge.
 
     Shares of votes are compared, which need no prior. Where the draws tell too little, as of a model that always won on
     these pairs, a share varies at least as that of as many single votes.
     """
+    groups = boards.people.group_count
     if groups < 2:
         return []
     shared, every = (board.tally(board.counts) for board in boards[1:])
