@@ -161,6 +161,27 @@ def test_only_ties_make_equal_models() -> None:
     assert "No vote has a winner, so that all models are equal." in board.notes
 
 
+def test_without_a_winner_no_gate_says_that_a_model_never_lost() -> None:
+    board = beholder.fit_arena(votes("a", "b", 0, 0, 30) + votes("b", "c", 0, 0, 30), draws=100)
+    gate = board.gate("a > c")
+    assert gate.status == "undecided"
+    assert gate.sentences()[0].endswith("(no interval: no vote has a winner).")
+    assert {row.rating.why for row in board.ratings} == {"no interval: no vote has a winner"}
+    assert board.interval_note.startswith("No rating has an interval.")
+
+
+def test_a_missing_interval_is_explained_once() -> None:
+    few = [row | {"prompt": f"d{at % 4}"} for at, row in enumerate(votes("b", "dusk", 10, 8))]
+    board = beholder.fit_arena(votes("a", "b", 30, 20) + few, draws=100)
+    why = "interval: 4 groups of votes cannot tell; it takes 6."
+    assert [note for note in board.notes if why in note] == [f"dusk has no {why}"]
+    assert why in board._repr_html_()
+    assert board.interval_note.startswith("Intervals are 95%")
+    alone = beholder.fit_arena(few, draws=100)
+    assert [note for note in alone.notes if "interval" in note] == [f"No model has an {why}"]  # nor are they too narrow
+    assert "95%" not in alone.interval_note
+
+
 def test_a_lean_to_the_first_is_found_and_does_not_count_for_a_model() -> None:
     """`a` is mostly shown first, where 70 % of votes go: with the position fitted the two are equal."""
     rows = votes("a", "b", 140, 60) + votes("b", "a", 28, 12)

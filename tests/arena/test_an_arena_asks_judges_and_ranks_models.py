@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 from support.arena import PATTERNS, choose, lot, prefer_red, red_judge, write_arena
+from support.votes import RUN, pairs, vote_all
 
 import beholder
 from beholder.errors import CaseError, UsageError
@@ -145,6 +146,9 @@ def test_an_adaptive_run_that_was_stopped_goes_on(asked_to_stop: threading.Event
 
     stopped = ask(red_judge(say), pairs="adaptive", until_width=1, stop=stop, concurrency=2)
     assert stopped.run.state == "interrupted"
+    assert stopped.statistics.sentences()[0].startswith(
+        f"The run was interrupted: {stopped.statistics.pairs} of at most 72 pairs"
+    )
     assert 0 < stopped.statistics.votes < 72
     judge = red_judge()
     done = ask(judge, pairs="adaptive", until_width=1)
@@ -238,6 +242,45 @@ def test_every_pair_that_is_left_out_is_counted_and_said(folder: Path, caplog: p
     asked = shown.to_dict()["asked"]
     assert isinstance(asked, dict)
     assert (asked["of"], asked["left_out"], asked["unplaced"]) == (66, 6, 0)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_missing_outputs_are_counted_by_model_and_named(
+    folder: Path, caplog: pytest.LogCaptureFixture, listed: bool
+) -> None:
+    write_cases(folder)
+    gone = {("aurora", "p002"), ("aurora", "p003"), ("cobalt", "p007")}
+    rows = (folder / "cases.jsonl").read_text().splitlines()
+    kept = [row for row in rows if not any(f'"{photo}-{model}"' in row for model, photo in gone)]
+    (folder / "cases.jsonl").write_text("\n".join(kept))
+    for model, photo in gone:
+        (folder / "out" / model / f"{photo}.png").unlink()
+    arena = ask(pair=None, cases="cases.jsonl") if listed else ask()
+    sentence = (
+        "3 of 72 outputs are missing, and each model is ranked by those that it has: aurora p002, p003; cobalt p007."
+    )
+    assert sentence in caplog.text
+    assert sentence in arena.statistics.sentences()
+    shown = beholder.show_arena()
+    assert sentence in shown._repr_html_()
+    asked: Any = shown.to_dict()["asked"]
+    assert (asked["outputs"], asked["left_out"], asked["pairs"]) == (72, 0, 66)
+    assert asked["missing"] == {
+        "aurora": {"count": 2, "items": ["p002", "p003"]},
+        "cobalt": {"count": 1, "items": ["p007"]},
+    }
+
+
+def test_a_run_that_was_killed_is_no_sample(tmp_path: Path) -> None:
+    with pairs(tmp_path / "runs.db", unasked=6) as ledger:
+        vote_all(ledger, "Ana")
+    arena = beholder.show_arena(RUN, ledger=tmp_path / "runs.db")
+    told = arena.statistics.sentences()
+    assert told[0] == "The run was interrupted: 18 of 24 pairs have a verdict. The same command goes on."
+    assert not any("sample" in one for one in told)
+    assert arena.run.state == "interrupted"
+    people = beholder.show_arena(RUN, judge="people", ledger=tmp_path / "runs.db").statistics.sentences()
+    assert not any("interrupted" in one for one in people)
 
 
 def test_cases_that_are_in_no_pair_are_counted_by_themselves(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -334,6 +377,7 @@ def test_flips_and_other_changes_with_the_order_add_up_to_those_of_agree() -> No
     assert found.flips > 3
     assert found.other_changes > 3
     assert (found.with_order, found.votes, found.calls) == (72, 72, 144)
+    assert any("In 1 other it changed" in one for one in structs.replace(found, other_changes=1).sentences())
     few = structs.replace(found, with_order=3, votes=303).sentences()  # people's votes from a file have no order
     assert any("That rests on 3 of 303 votes; of the others the order is not known." in sentence for sentence in few)
     votes = beholder.show_arena().votes.to_csv().splitlines()

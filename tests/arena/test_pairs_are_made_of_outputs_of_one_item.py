@@ -184,6 +184,26 @@ def test_a_case_without_a_model_and_a_wrong_one_are_said() -> None:
         found.check(skip_bad=True)
 
 
+def test_cases_of_which_none_names_a_model_are_one_problem() -> None:
+    rows = [
+        CaseRow(f"line {at}", Case(f"c{at}", {"input": "i", "edited": f"e{at}"}, {}, {}), (), "") for at in range(30)
+    ]
+    found = collect(*rows)
+    (problem,) = found.problems
+    assert problem.startswith("None of 30 cases names a model, such as '' (line 0); give a column 'model'")
+    assert found.unplaced == 30
+    assert len(collect(*rows, row("a", "p1")).problems) == 31
+
+
+def test_a_model_without_an_output_of_an_item_is_missing_there_even_if_the_others_cannot_be_used() -> None:
+    rows = [row(model, photo) for model in "abc" for photo in ("p1", "p2", "p3", "p4")]
+    del rows[10], rows[0]  # of c on p3 and of a on p1
+    found = collect_items(rows, EDITED, lambda case: ["is broken"] if "p3" in str(case.images["input"]) else [])
+    assert found.outputs == 12
+    assert found.missing == {"a": ("p1",), "c": ("p3",)}
+    assert found.possible == 1 + 3 + 1 + 3
+
+
 def test_a_rubric_of_scores_is_no_arena() -> None:
     with pytest.raises(UsageError, match="name one of kind preference, such as edit-preference"):
         derive_output_schema(CaseSchema((("input", "edited"),), ("instruction",)))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
+from support.votes import RUN, pairs, vote
 
 import beholder
 from beholder.errors import UsageError
+from beholder.ledger.ledger import Ledger
+from beholder.reviews.review import ReviewOrder, ReviewOrderKind, find_or_start_review
 
 Row = dict[str, str]
 MODELS = ("aurora", "basalt", "cobalt", "dune")
@@ -112,6 +116,31 @@ def test_pairs_that_were_not_drawn_at_random_are_said() -> None:
     found = beholder.estimate_arena(judged, people=best, draws=200)
     assert any("are not like the others" in note and "aurora" in note for note in found.notes)
     assert not any("not like the others" in note for note in _estimate(5).notes)
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        (None, ""),
+        (ReviewOrder(ReviewOrderKind.UNCERTAIN), "most uncertain first"),
+        (ReviewOrder(ReviewOrderKind.QUOTA, "source", 1), "a quota by source"),
+    ],
+)
+def test_an_order_that_is_not_random_is_said(tmp_path: Path, order: ReviewOrder | None, said: str) -> None:
+    with pairs(tmp_path / "runs.db") as ledger:
+        find_or_start_review(ledger, RUN, "Cy", ReviewOrder(ReviewOrderKind.AUDIT))  # has no vote
+        review = find_or_start_review(ledger, RUN, "Ana", order)
+        for case in sorted(ledger.case_ids(RUN))[:9]:
+            vote(ledger, review, case, "first")
+    found = beholder.estimate_arena(RUN, ledger=tmp_path / "runs.db", draws=100)
+    notes = [note for note in found.notes if "were not drawn at random" in note]
+    begin = f"The pairs that Ana voted on were not drawn at random (the order of the review: {said})"
+    assert [note.startswith(begin) for note in notes] == [True] * bool(said)
+    with Ledger.open(tmp_path / "runs.db") as ledger:
+        for case in ledger.case_ids(RUN):
+            vote(ledger, review, case, "first")
+    every = beholder.estimate_arena(RUN, ledger=tmp_path / "runs.db", draws=100)
+    assert not any("were not drawn at random" in note for note in every.notes)
 
 
 def _estimate(seed: int) -> beholder.ArenaEstimate:

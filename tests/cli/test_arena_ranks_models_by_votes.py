@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.preferences import paint
 from support.statistics import write_builds
 
 import beholder
@@ -121,6 +122,11 @@ def test_runs_are_compared_by_their_scores(run: Any, folder: Path) -> None:
         beholder.derive_votes(["whole"])
     with pytest.raises(beholder.UsageError, match="has no score 'beauty'"):
         beholder.derive_votes(["whole", "lower"], on="beauty")
+    cases = [beholder.Case("c", {"input": paint(1), "edited": paint(2)}, {"instruction": "make it red"})]
+    silent = beholder.ScriptedJudge(beholder.Unreachable("the line is dead"))
+    beholder.run(rubric="edit-preservation", cases=cases, judge=silent, name="dead", progress=False)
+    with pytest.raises(beholder.UsageError, match=r"No case of dead \(.*\) is scored, of 1"):
+        beholder.derive_votes(["whole", "dead"])
 
 
 @pytest.mark.parametrize(

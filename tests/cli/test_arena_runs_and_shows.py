@@ -14,6 +14,7 @@ from PIL import Image
 from support.arena import PATTERNS, choose, red_judge, write_arena
 
 import beholder
+from beholder.testing.__main__ import answer_by_schema
 from beholder.testing.base import Course, Received
 from beholder.testing.server import JudgeServer
 
@@ -82,6 +83,23 @@ def test_a_suite_of_outputs_becomes_a_board(run: Any, server: JudgeServer) -> No
     assert (again.code, again.out, len(server.received)) == (0, "", 120)
 
 
+@pytest.mark.parametrize("dialect", ["openai", "anthropic", "google"])
+def test_the_loopback_server_votes_by_itself(
+    run: Any, server: JudgeServer, folder: Path, dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.setenv(key, "nobodys-key")
+    server.default = answer_by_schema
+    suite = json.loads((folder / "suite.yaml").read_text("utf-8"))
+    suite["judges"] = [{"judge": f"{dialect}:any", "base_url": getattr(server, f"{dialect}_url")}]
+    (folder / "suite.yaml").write_text(json.dumps(suite), "utf-8")
+    done = run("arena run suite.yaml --trust-suite --pairs 1")
+    assert done.code == 0, done.err
+    assert "1 vote on 2 models" in done.out
+    more = run("arena run suite.yaml --trust-suite --pairs 3")
+    assert "1 verdict from the ledger" in more.out
+
+
 @pytest.mark.usefixtures("folder")
 def test_adaptive_lines_of_json_end_with_the_board(run: Any, server: JudgeServer) -> None:
     done = run("arena run suite.yaml --trust-suite --pairs adaptive --until-width 700 --json")
@@ -122,7 +140,7 @@ def test_a_run_without_a_vote_says_so_and_keeps_its_exit_code(run: Any, server: 
 @pytest.mark.parametrize(
     ("condition", "code", "said"),
     [
-        ("aurora > cobalt", 0, ""),
+        ("aurora > cobalt", 0, "the gate has passed: aurora > cobalt"),
         ("cobalt > aurora", 1, "cobalt is not better than aurora"),
         ("basalt > cobalt", 4, "Whether basalt is better than cobalt cannot be told"),
         ("basalt > cobald", 2, "did you mean 'cobalt'?"),

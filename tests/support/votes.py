@@ -62,9 +62,9 @@ def pair_verdict(case: str, given: str, swapped: str) -> Verdict:
     return combine_orders(VerdictHeader(case, rubric, JUDGE).make_verdict(Outcome.SCORED), parts, answers)
 
 
-def pairs(path: Path | str, photos: int = PHOTOS, run: str = RUN) -> Ledger:
+def pairs(path: Path | str, photos: int = PHOTOS, run: str = RUN, unasked: int = 0) -> Ledger:
     """A run of pairs: every two models on every photograph. The judge prefers red; the last four pairs are a flip, two
-    bad ones, a tie, and a call that failed."""
+    bad ones, a tie, and a call that failed. It was killed before the `unasked` ones."""
     entries: list[Entry] = []
     names = list(MODELS)
     for photo in range(photos):
@@ -76,7 +76,7 @@ def pairs(path: Path | str, photos: int = PHOTOS, run: str = RUN) -> Ledger:
     for at, letters in enumerate(odd, len(entries) - len(odd)):
         entries[at] = _judged(entries[at], pair_verdict(entries[at].case.id, *letters))
     ledger = Ledger.open(path, create=True)
-    ledger.start(run_record(run, total=len(entries), rubrics=(msgspec.to_builtins(load_rubric(RUBRIC)),)))
+    ledger.start(run_record(run, total=len(entries) + unasked, rubrics=(msgspec.to_builtins(load_rubric(RUBRIC)),)))
     ledger.write(run, entries)
     return ledger
 

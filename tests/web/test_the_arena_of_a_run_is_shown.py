@@ -116,6 +116,16 @@ def test_pages_of_pairs_and_what_is_not_there(client: httpx.Client) -> None:
         assert why in refused.text
 
 
+def test_the_numbers_of_pairs_are_those_of_the_chosen_models(client: httpx.Client) -> None:
+    page = worked_out(client, ARENA, model="aurora", other="cobalt")
+    assert f"{PHOTOS} pairs</p>" in page
+    assert f"all pairs ({PHOTOS})" in page
+    assert '<th scope="col">κ</th>' in page
+    alone = client.get(ARENA, params={"model": "aurora", "other": "aurora"}).text
+    assert "is not compared with itself" in alone
+    assert '<li class="duel">' not in alone
+
+
 def test_new_votes_change_the_board(client: httpx.Client, place: Path) -> None:
     before = worked_out(client, ARENA)
     assert "36 votes on 3 models" in before

@@ -91,12 +91,12 @@ def derive_votes(
     for compared in loaded:
         name = compared.record.name if names.count(compared.record.name) == 1 else compared.record.id
         cases = compared.scores.cases
-        scores[name] = cases, compared.scores.columns[_choose_column(compared.scores, on)].values
+        scores[name] = cases, compared.scores.columns[_choose_column(compared.scores, on, compared.record.total)].values
         groups |= dict(zip(cases, select_group(compared.scores, group) or (), strict=False))
     return vote_files.derive_votes(scores, groups, group or "source")
 
 
-def _choose_column(scores: Scores, on: str | None) -> str:
+def _choose_column(scores: Scores, on: str | None, cases: int) -> str:
     if on is not None and on in scores.columns:
         return on
     overall = [column.name for column in scores.columns.values() if column.kind is ColumnKind.OVERALL]
@@ -105,6 +105,8 @@ def _choose_column(scores: Scores, on: str | None) -> str:
     kinds = (ColumnKind.OVERALL, ColumnKind.CRITERION)
     names = ", ".join(column.name for column in scores.columns.values() if column.kind in kinds) or "none"
     if on is None:
+        if names == "none":
+            raise UsageError(f"No case of {scores.name} is scored, of {cases:,}, so that there is nothing to compare.")
         why = "several overall scores" if overall else "no overall score"
         raise UsageError(f"{scores.name} has {why}; say which score decides (--on or on=): {names}.")
     raise UsageError(f"{scores.name} has no score {on!r}; there are: {names}.")
@@ -245,9 +247,10 @@ def estimate_arena(
         found, voted = _list_run_votes([run or "latest"], ledger)[0]
         table: Votes | VoteSource = found.verdicts
         every = [*found.verdicts, *found.answers]
+        orders = _list_orders(run, ledger) if people is None else {}
         people = people if people is not None else voted or None
     else:
-        table, every = votes, []
+        table, every, orders = votes, [], {}
     if people is None:
         raise UsageError(
             "Name the votes of people (--people or people=), or let people vote on pairs of the run in `beholder view`."
@@ -256,7 +259,7 @@ def estimate_arena(
     assert reference is not None
     answers = _read_both(every, reference, group)[0] if every else None
     options = ArenaOptions(draw_count=draws, seed=seed)
-    return estimate_board(judged, reference, options, group=group or "", answers=answers)
+    return estimate_board(judged, reference, options, group=group or "", answers=answers, orders=orders)
 
 
 def _read_both(
@@ -301,6 +304,14 @@ def _list_run_votes(runs: Sequence[RunLike], ledger: LedgerLike) -> list[tuple[V
             judged = list_verdict_votes(opened.stored_verdicts(id_), title)
             listed.append((judged, list_people_votes(opened, reviews)))
     return listed
+
+
+def _list_orders(run: RunLike | None, ledger: LedgerLike) -> dict[str, str]:
+    """Return the orders of those who voted on the pairs of a run and were not given them at random, by their names."""
+    with open_run(run, ledger) as (opened, name):
+        chosen = [review for review in select_reviews(opened, opened.run(name).id) if not review.order.is_random]
+        rated = opened.rated_cases([review.id for review in chosen])
+    return {review.rater: str(review.order) for review in chosen if rated.get(review.id)}
 
 
 def _names_run(given: str | os.PathLike[str]) -> bool:

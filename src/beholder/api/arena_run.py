@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
 from msgspec import structs
 
 from beholder.api.arena import Anchors, load_anchors
@@ -24,12 +25,16 @@ from beholder.arena.pairs import PairPool, collect_items, derive_output_schema
 from beholder.arena.run_votes import (
     ARENA_KEY,
     LEFT_OUT,
+    MISSING,
+    OUTPUTS,
     POOL_SIZE,
     UNPLACED,
     ArenaRounds,
     ArenaStatistics,
     RunVotes,
+    describe_missing,
     describe_unplaced,
+    list_missing,
 )
 from beholder.arena.selection import (
     ADAPTIVE,
@@ -264,7 +269,17 @@ def make_arena_suite(
             f"{left_out:,} of {found.possible:,} pairs are left out{unplaced}: {things} wrong with the cases, the "
             f"first: {found.problems[0]}"
         )
-    stored = {"pairs": str(chosen), POOL_SIZE: len(pool), LEFT_OUT: left_out, UNPLACED: found.unplaced}
+    missing = list_missing(found.missing)
+    if missing:
+        hooks.notify(f"{describe_missing(missing, found.outputs)}.")
+    stored = {
+        "pairs": str(chosen),
+        POOL_SIZE: len(pool),
+        LEFT_OUT: left_out,
+        UNPLACED: found.unplaced,
+        OUTPUTS: found.outputs,
+        MISSING: msgspec.to_builtins(missing),
+    }
     objects = SuiteObjects(suite.objects.rubric, None, suite.objects.judges, facts={ARENA_KEY: stored})
     if chosen == ADAPTIVE:
         objects.cases = pool.select(range(len(pool)))

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -86,7 +87,13 @@ class ArenaEstimate(msgspec.Struct, frozen=True):
 
 
 def estimate_board(
-    votes: Votes, people: Votes, options: ArenaOptions, *, group: str = "", answers: Votes | None = None
+    votes: Votes,
+    people: Votes,
+    options: ArenaOptions,
+    *,
+    group: str = "",
+    answers: Votes | None = None,
+    orders: Mapping[str, str] = MappingProxyType({}),
 ) -> ArenaEstimate:
     """Estimate the board that people would make of the pairs that a judge voted on.
 
@@ -96,6 +103,7 @@ def estimate_board(
         options: How votes are fitted; without position and anchors.
         group: The column by which cases were asked to belong together, which one side may have alone.
         answers: The judge's votes and each answer behind them, to compare with people's in place of `votes`.
+        orders: By person, the order in which they were given the pairs, of those who did not have them at random.
 
     Raises:
         UsageError: Votes are of several judges or do not name their cases; no pair has votes of both; or people voted
@@ -119,6 +127,11 @@ def estimate_board(
     board = boards.people.make_board(corrected)
     notes = [*_describe_weight(weight, why), *_describe(votes, people, boards.people)]
     if more:
+        notes += [
+            f"The pairs that {person} voted on were not drawn at random (the order of the review: {order}), and the "
+            "estimate takes them as drawn so: it may be off by any amount."
+            for person, order in orders.items()
+        ]
         notes += _describe_sample(boards, fits)
     if more and votes.group_name != own_groups:
         grouped = own_groups if votes.group is not None and own_groups not in ("", "case", "id") else ""
@@ -192,15 +205,19 @@ def _explain_no_weight(boards: _Boards) -> str:
     if boards.people.group_count < boards.people.needed_groups:
         groups = "1 group" if boards.people.group_count == 1 else f"{boards.people.group_count} groups"
         return f"people voted on {groups}, and it takes {boards.people.needed_groups} to tell how the judge helps"
+    voters = "people", "the judge on the same pairs", "the judge on all pairs"
+    for board, whose in zip(boards, voters, strict=True):
+        if not board.has_winner:
+            return f"no vote of {whose} has a winner"
     unbounded = [
-        f"{at.names[model]} ({whose}: {why})"
-        for at, whose in zip(boards, ("people", "the judge on the same pairs", "the judge on all pairs"), strict=True)
-        for model in range(at.size)
-        if (why := at.explain_separation(model))
+        f"{board.names[model]} ({whose}: {why})"
+        for board, whose in zip(boards, voters, strict=True)
+        for model in range(board.size)
+        if (why := board.explain_separation(model))
     ]
     if not any(board.needs_prior for board in boards):
         return ""
-    which = "; ".join(unbounded) or "models that the votes of one side do not connect, or on which none has a winner"
+    which = "; ".join(unbounded) or "models that the votes of one side do not connect"
     return f"a prior alone keeps ratings finite, of {which}"
 
 

@@ -42,6 +42,7 @@ from beholder.statistics.pairs import join_names
 from beholder.statistics.significance import SIGNIFICANCE_LEVEL, min_groups_to_decide, sign_flip_test
 
 OUTCOMES = len(VoteOutcome)
+NO_WINNER = "no vote has a winner"
 _MAX_POINTS = 4000.0  # beyond it a probability is 0 or 1 to ten digits
 
 
@@ -181,7 +182,12 @@ class BoardBuilder:
     @property
     def needs_prior(self) -> bool:
         """Whether some rating would not be finite without the prior."""
-        return not (self.mutual.all() and bool(self.counts[0, :, :TIE].any()))
+        return not (self.mutual.all() and self.has_winner)
+
+    @property
+    def has_winner(self) -> bool:
+        """Whether any vote names a winner."""
+        return bool(self.counts[0, :, :TIE].any())
 
     def make_board(self, fits: BoardFits) -> Leaderboard:
         """Return the board of fits, which may be corrected ones."""
@@ -229,8 +235,8 @@ class BoardBuilder:
             both_bad_rate=float(self.counts[0, :, VoteOutcome.BOTH_BAD].sum()) / total,
             position=self._estimate_position(full, drawn),
             derived=self.votes.derived,
-            notes=(*self.votes.notes, *self._describe(tally, prior, drawn)),
-            interval_note=self._describe_intervals(),
+            notes=(*self.votes.notes, *self._describe(tally, prior, drawn), *self._explain_intervals(ratings, pairs)),
+            interval_note=self._describe_intervals(has_intervals=_have_intervals(ratings, pairs)),
         )
 
     def _draw_counts(self) -> Floats:
@@ -293,6 +299,8 @@ class BoardBuilder:
 
     def explain_separation(self, at: int) -> str:
         """Say why the rating of a model is not finite by the votes alone; empty where it is."""
+        if not self.has_winner:
+            return NO_WINNER
         component = self.mutual.sum(axis=1)
         if component[at] >= max(2, int(component.max())):
             return ""
@@ -341,7 +349,11 @@ class BoardBuilder:
         if self.position_problem:
             return Interval(value, why=f"no interval: {self.position_problem}"), 0
         if not self.mutual[one, other]:
-            why = "no interval: one of them never lost, or won, against the other or those between them"
+            why = "no interval: " + (
+                "one of them never lost, or won, against the other or those between them"
+                if self.has_winner
+                else NO_WINNER
+            )
             return Interval(value, why=why), self._test_directly(one, other)
         draws = POINTS * (drawn.strengths[:, one] - drawn.strengths[:, other])
         fitted = [int(self.groups_of[at]) for at in (one, other) if not self.design.is_fixed[at]]
@@ -379,7 +391,7 @@ class BoardBuilder:
         one_way = [self._explain_one_way(self.mutual[at]) for at in range(self.size) if not self.design.is_fixed[at]]
         yield from dict.fromkeys(sentence for sentence in one_way if sentence)
         yield from self._describe_ties_only(tally)
-        if not self.counts[0, :, :TIE].any():
+        if not self.has_winner:
             yield "No vote has a winner, so that all models are equal."
         if self.position_problem:
             said = self.position_problem[0].upper() + self.position_problem[1:]
@@ -404,7 +416,19 @@ class BoardBuilder:
         gone = [name for name in self.options.anchors if name not in self.names]
         if gone:
             yield f"Anchors without votes are left out: {join_names(gone)}."
-        if 1 < self.group_count < RELIABLE_GROUPS:
+
+    def _explain_intervals(self, ratings: Sequence[ModelRating], pairs: Sequence[PairRating]) -> Iterator[str]:
+        """Yield why models have no interval, where no other sentence says it, and that intervals are too narrow."""
+        unsaid: dict[str, list[str]] = {}
+        for row in ratings if self.has_winner and not self.position_problem and self.group_count > 1 else ():
+            one_way = self._explain_one_way(self.mutual[self.names.index(row.model)])
+            if row.rating.why and not row.anchored and not one_way:
+                unsaid.setdefault(row.rating.why, []).append(row.model)
+        for why, names in unsaid.items():
+            has = "has" if len(names) == 1 else "have"
+            which = "No model has an" if len(names) == self.size else f"{join_names(names)} {has} no"
+            yield f"{which} interval: {why.removeprefix('no interval: ')}."
+        if self.group_count < RELIABLE_GROUPS and _have_intervals(ratings, pairs):
             yield f"With {self.group_count} groups intervals are too narrow; {RELIABLE_GROUPS} would do."
 
     def _describe_ties_only(self, tally: Tallies) -> Iterator[str]:
@@ -440,15 +464,23 @@ class BoardBuilder:
             return f"The {does or 'model '}{names} never won{tied}{others}: how much worse is not known."
         return ""
 
-    def _describe_intervals(self) -> str:
+    def _describe_intervals(self, *, has_intervals: bool) -> str:
         if self.group_count < 2:
             return "There are no intervals: all votes are of one group."
+        ranks = "A rank range counts the models that are significantly better or worse."
+        if not has_intervals:
+            return f"No rating has an interval. {ranks}"
         name = self.votes.group_name
         drawn = f"{self.group_count:,} groups by {name}" if name else "votes, each taken as independent of the others"
         return (
             f"Intervals are {CONFIDENCE_LEVEL:.0%}, percentile bootstrap, {self.options.draw_count:,} draws of {drawn} "
-            f"(seed {self.options.seed}). A rank range counts the models that are significantly better or worse."
+            f"(seed {self.options.seed}). {ranks}"
         )
+
+
+def _have_intervals(ratings: Sequence[ModelRating], pairs: Sequence[PairRating]) -> bool:
+    intervals = [*(row.rating for row in ratings), *(pair.difference for pair in pairs)]
+    return any(interval.low is not None for interval in intervals)
 
 
 def _merge_ties(counts: Floats) -> Floats:

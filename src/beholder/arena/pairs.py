@@ -15,7 +15,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 
@@ -125,12 +125,17 @@ class CollectedItems:
         problems: What is wrong, in sentences.
         possible: Pairs that there would be if nothing were wrong with the outputs that are known.
         unplaced: Cases that could not be read or name no model, of which it is not known what pairs they would make.
+        outputs: Outputs that there would be if every model had one for each item.
+        missing: The names of the items for which a model has no case, by model; an image that cannot be used is a
+            problem instead.
     """
 
     items: tuple[ArenaItem, ...]
     problems: tuple[str, ...]
     possible: int = 0
     unplaced: int = 0
+    outputs: int = 0
+    missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def check(self, *, skip_bad: bool = False) -> None:
         """Raise for what is wrong.
@@ -169,35 +174,31 @@ def collect_items(
     """
     problems: list[str] = []
     found: dict[tuple[object, ...], list[Case]] = {}
-    lost: dict[tuple[object, ...], set[str]] = {}  # models whose output for an item cannot be used
+    lost: dict[tuple[object, ...], list[Case]] = {}  # outputs that cannot be used
+    nameless: list[CaseRow] = []
     unplaced = 0
     for row in rows:
         if row.case is None:
             unplaced += 1
             problems += [f"{row.location}: {problem}" for problem in row.problems]
         elif not row.case.groups.get(MODEL, "").strip():
-            unplaced += 1
-            problems.append(
-                f"{row.location}: the case {row.id!r} names no model; give a column 'model', or write {{model}} in the "
-                "pattern of its image."
-            )
+            nameless.append(row)
         elif wrong := find_problems(row.case):
             problems += [f"{row.location}: {problem}" for problem in wrong]
-            lost.setdefault(_item_key(row.case, names), set()).add(row.case.groups[MODEL].strip())
+            lost.setdefault(_item_key(row.case, names), []).append(row.case)
         else:
             found.setdefault(_item_key(row.case, names), []).append(row.case)
-    models = {
-        key: {case.groups[MODEL].strip() for case in found.get(key, ())} | lost.get(key, set())
-        for key in found.keys() | lost.keys()
-    }
-    possible = sum(math.comb(len(made), 2) for made in models.values())
+    problems[:0] = _describe_nameless(nameless, every=not found and not lost)
+    known = {key: [*found.get(key, ()), *lost.get(key, ())] for key in [*found, *lost]}  # those without a use last
+    models = [{case.groups[MODEL].strip() for case in made} for made in known.values()]
+    possible = sum(math.comb(len(made), 2) for made in models)
     cases = list(found.values())
-    sources = _name_sources(cases, names)
-    labels = _number_repeats([*sources], list(range(len(cases))))
-    by_model = [_sort_by_model(label, members, problems) for label, members in zip(labels, cases, strict=True)]
+    sources = _name_sources(list(known.values()), names)
+    labels = _number_repeats([*sources], list(range(len(known))))
+    by_model = [_sort_by_model(label, members, problems) for label, members in zip(labels, cases, strict=False)]
     lonely = _find_lonely_models(cases, problems)
     items = []
-    for key, label, source, outputs in zip(found, labels, sources, by_model, strict=True):
+    for key, label, source, outputs in zip(found, labels, sources, by_model, strict=False):
         kept = {model: case for model, case in outputs.items() if model not in lonely}
         if len(kept) < 2:
             if len(outputs) == 1 and kept and key not in lost:
@@ -205,7 +206,26 @@ def collect_items(
                 problems.append(f"{label}: there is one output only, {case.id!r} of {model}; a comparison takes two.")
             continue
         items.append(_make_item(label, source, kept, names))
-    return CollectedItems(tuple(items), tuple(problems), possible, unplaced)
+    ranked = sorted(set().union(*models) - lonely)
+    missing = {
+        model: tuple(label for label, made in zip(labels, models, strict=True) if model not in made) for model in ranked
+    }
+    return CollectedItems(
+        tuple(items),
+        tuple(problems),
+        possible,
+        unplaced + len(nameless),
+        outputs=len(ranked) * len(known),
+        missing={model: gone for model, gone in missing.items() if gone},
+    )
+
+
+def _describe_nameless(rows: Sequence[CaseRow], *, every: bool) -> list[str]:
+    """Return a problem for each case without a model; one for all of them if no case has one."""
+    mend = "give a column 'model', or write {model} in the pattern of its image."
+    if every and len(rows) > 1:
+        return [f"None of {len(rows):,} cases names a model, such as {rows[0].id!r} ({rows[0].location}); {mend}"]
+    return [f"{row.location}: the case {row.id!r} names no model; {mend}" for row in rows]
 
 
 def _item_key(case: Case, names: OutputNames) -> tuple[object, ...]:

@@ -19,7 +19,7 @@ from beholder.arena.verdict_votes import OUTCOMES, PairRow, find_winner, make_vo
 from beholder.arena.votes import VoteOutcome, Votes
 from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger
-from beholder.ledger.types import StoredVerdict
+from beholder.ledger.types import INTERRUPTED, RUNNING, WAITING, StoredVerdict
 from beholder.statistics.bootstrap import (
     CONFIDENCE_LEVEL,
     ClusterBootstrap,
@@ -34,6 +34,14 @@ from beholder.verdicts.verdict import Outcome
 ARENA_KEY = "arena"  # in the suite that is stored with a run: how its pairs were chosen
 POOL_SIZE, LEFT_OUT = "of", "left_out"  # there: how many pairs there were to ask, and how many could not be
 UNPLACED = "unplaced"  # there: how many cases are in no pair, as nobody knows which pairs they would make
+OUTPUTS, MISSING = "outputs", "missing"  # there: how many outputs there would be, and which are missing, by model
+_MAX_ITEMS, _MAX_MODELS = 10, 20  # that are named in the sentence on missing outputs
+
+_UNFINISHED = {
+    INTERRUPTED: "The run was interrupted",
+    RUNNING: "The run is in progress",
+    WAITING: "The run waits for a batch",
+}
 
 
 class ModelCounts(msgspec.Struct, frozen=True):
@@ -48,6 +56,22 @@ class ModelCounts(msgspec.Struct, frozen=True):
     failed: int
 
 
+class MissingOutputs(msgspec.Struct, frozen=True):
+    """Outputs that a model does not have, for photographs or prompts for which others have one.
+
+    Attributes:
+        count: How many.
+        items: The names of the first of them.
+    """
+
+    count: int
+    items: tuple[str, ...]
+
+    def __str__(self) -> str:
+        more = self.count - len(self.items)
+        return ", ".join(self.items) + (f" and {more:,} more" if more else "")
+
+
 class ArenaStatistics(msgspec.Struct, frozen=True):
     """What happened when the pairs of a run were asked.
 
@@ -57,6 +81,11 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
         of: Pairs that there were to ask, of which `pairs` may be a sample; None where the run does not say.
         left_out: Pairs that could not be asked, such as with a missing image (`skip_bad`).
         unplaced: Cases that could not be read or name no model, so that it is not known which pairs they would make.
+        outputs: Outputs that there would be if every model had one for each photograph or prompt; 0 where the run does
+            not say.
+        missing: Those that are not there, by model; each model is ranked by the others.
+        state: The state of the run; empty for votes of people.
+        total: Pairs that the run was to ask, of an adaptive one those that were chosen so far.
         failed: Those without one, by outcome.
         calls: Answers that were given, in all orders and by all judges, of which it is known what was shown first.
         with_order: Pairs with a vote and such an answer.
@@ -75,6 +104,10 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
     of: int | None
     left_out: int
     unplaced: int
+    outputs: int
+    missing: Mapping[str, MissingOutputs]
+    state: str
+    total: int
     failed: Mapping[str, int]
     calls: int
     with_order: int
@@ -89,8 +122,16 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
     def sentences(self) -> list[str]:
         """Return the statistics as sentences."""
         found = []
-        if self.of is not None and self.pairs < self.of:
-            found.append(f"This board is of a sample: {self.pairs:,} of {self.of:,} pairs.")
+        adaptive = self.chosen.get("pairs") == ADAPTIVE and self.of is not None
+        sample, most = self.pairs, (self.of if adaptive and self.of else self.total)
+        if self.state in _UNFINISHED and self.pairs < most:
+            sample = most
+            count = f"{self.pairs:,} of {'at most ' if adaptive else ''}{most:,} pairs have a verdict"
+            found.append(f"{_UNFINISHED[self.state]}: {count}. The same command goes on.")
+        if self.of is not None and sample < self.of:
+            found.append(f"This board is of a sample: {sample:,} of {self.of:,} pairs.")
+        if self.missing:
+            found.append(f"{describe_missing(self.missing, self.outputs)}.")
         if self.left_out:
             pairs, had = ("1 pair", "was") if self.left_out == 1 else (f"{self.left_out:,} pairs", "were")
             found.append(f"{pairs} could not be compared and {had} left out.")
@@ -103,11 +144,8 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
             )
         if self.both_orders:
             rate = _show(self.flip_rate, 100, "%")
-            also = (
-                f" In {self.other_changes:,} others it changed without a flip, as from a winner to a tie."
-                if self.other_changes
-                else ""
-            )
+            others = "1 other" if self.other_changes == 1 else f"{self.other_changes:,} others"
+            also = f" In {others} it changed without a flip, as from a winner to a tie." if self.other_changes else ""
             pairs = f"{self.flips:,} of {self.both_orders:,} pairs asked in both orders"
             found.append(f"In {pairs} the answer flipped: {rate}.{also}")
         if self.lean.value is not None:
@@ -121,6 +159,23 @@ class ArenaStatistics(msgspec.Struct, frozen=True):
         if self.chosen.get("why"):
             found.append(f"Pairs were chosen adaptively. {self.chosen['why']}")
         return found
+
+
+def list_missing(missing: Mapping[str, Sequence[str]]) -> dict[str, MissingOutputs]:
+    """Return missing outputs as they are stored with a run, from the names of all items by model."""
+    return {model: MissingOutputs(len(items), tuple(items[:_MAX_ITEMS])) for model, items in missing.items()}
+
+
+def describe_missing(missing: Mapping[str, MissingOutputs], outputs: int) -> str:
+    """Return which outputs are missing, by model, without a period."""
+    count = sum(gone.count for gone in missing.values())
+    listed = [f"{model} {gone}" for model, gone in sorted(missing.items(), key=lambda entry: -entry[1].count)]
+    more = f"; and of {len(listed) - _MAX_MODELS:,} more models" if len(listed) > _MAX_MODELS else ""
+    are = "is" if count == 1 else "are"
+    return (
+        f"{count:,} of {outputs:,} outputs {are} missing, and each model is ranked by those that it has: "
+        f"{'; '.join(listed[:_MAX_MODELS])}{more}"
+    )
 
 
 def describe_unplaced(count: int) -> str:
@@ -180,7 +235,10 @@ class RunVotes:
             UsageError: The run is not one of pairs, or its cases do not say which models made the candidates; or
                 nobody has voted in its reviews.
         """
-        self.record = ledger.run(run)
+        from beholder.runs.ledger_access import correct_state  # late: loads what runs need
+
+        self.record = correct_state(ledger, ledger.run(run))
+        self._of_people = reviews is not None
         self._rows: list[PairRow] = []
         nameless = ""
         read = (self.record.id,) if reviews is None else reviews
@@ -269,13 +327,17 @@ class RunVotes:
         }
         stored = self.record.suite.get(ARENA_KEY)
         chosen: Mapping[str, object] = stored if isinstance(stored, Mapping) else {}
-        of, left_out, unplaced = (chosen.get(key) for key in (POOL_SIZE, LEFT_OUT, UNPLACED))
+        of, left_out, unplaced, outputs = (chosen.get(key) for key in (POOL_SIZE, LEFT_OUT, UNPLACED, OUTPUTS))
         return ArenaStatistics(
             pairs=len({row.case for row in rows}),
             votes=sum(row.winner is not None for row in rows),
             of=of if isinstance(of, int) else None,
             left_out=left_out if isinstance(left_out, int) else 0,
             unplaced=unplaced if isinstance(unplaced, int) else 0,
+            outputs=outputs if isinstance(outputs, int) else 0,
+            missing=msgspec.convert(chosen.get(MISSING, {}), dict[str, MissingOutputs]),
+            state="" if self._of_people else self.record.state,
+            total=self.record.total,
             failed=self._count_failed(),
             calls=int(calls.sum()),
             with_order=sum(row.winner is not None and row.calls > 0 for row in rows),

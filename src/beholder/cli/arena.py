@@ -68,7 +68,7 @@ def run(
     skip_bad: SkipBadOption = False,
     batch: Annotated[bool, typer.Option("--batch", help="By the provider's batch API: half price, in a day.")] = False,
     of: Annotated[str, typer.Option("--run", help="Resume this run, though its files were moved or touched.")] = "",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary.")] = False,
     json_: Annotated[
         bool, typer.Option("--json", help="Lines of JSON: progress, the summary, then the board.")
     ] = False,
@@ -306,7 +306,9 @@ def _exit_by_gate(gate: Gate) -> None:
 
     for sentence in gate.sentences():
         print_text(f"beholder: {printable(sentence)}", error=True)
-    if gate.status != "passed":
+    if gate.status == "passed":
+        print_text(f"beholder: the gate has passed: {printable(', '.join(gate.on))}", error=True)
+    else:
         raise typer.Exit(EXIT_THRESHOLD if gate.status == "failed" else EXIT_UNDECIDED)
 
 

@@ -319,7 +319,8 @@ def print_summary(summary: dict[str, Any], tally: Tally, fail_under: Mapping[str
     money = "cost unknown" if spent is None else f"${spent:.4f} spent now"
     not_asked = tally.outcomes[Outcome.OVER_BUDGET]
     done, _, left = format_done(summary["done"], summary["total"], not_asked).partition(", ")
-    console.print(f"{done} done{left and f', {left}'}, {summary['reused']} answers from the ledger, {money}")
+    reused = "1 verdict" if summary["reused"] == 1 else f"{summary['reused']} verdicts"
+    console.print(f"{done} done{left and f', {left}'}, {reused} from the ledger, {money}")
     console.print(f"see: beholder show {summary['run']}", markup=False)
 
 

@@ -43,7 +43,7 @@ def run(
         ),
     ] = "",
     otel: OtelOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Lines of JSON: progress, then the summary.")] = False,
 ) -> None:
     """Judge all cases of a suite. If it was stopped, run the same command again to resume.
@@ -82,7 +82,7 @@ def collect(
         str, typer.Option("--run", help="The run, if cases or images have changed since.", autocompletion=complete_runs)
     ] = "",
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid cases.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Lines of JSON: status, then the summary.")] = False,
 ) -> None:
     """Fetch what is answered of a run that was submitted with `run --batch`, check and score it as always.

@@ -79,10 +79,11 @@ def arena_html(board: Leaderboard, statistics: ArenaStatistics, name: str) -> Ma
 
 def arena_estimate_title(found: ArenaEstimate) -> str:
     """Return what an estimate was made of."""
-    lost = f" ({found.unanswered:,} more have none)" if found.unanswered else ""
+    has = "has" if found.unanswered == 1 else "have"
+    lost = f" ({found.unanswered:,} more {has} none)" if found.unanswered else ""
     return (
-        f"The board of people, estimated: {found.board.votes:,} votes of people on {found.shared:,} of {found.pairs:,} "
-        f"pairs with a vote of the judge{lost}"
+        f"The board of people, estimated: {_count(found.board.votes, 'vote')} of people on {found.shared:,} of "
+        f"{_count(found.pairs, 'pair')} with a vote of the judge{lost}"
     )
 
 
@@ -152,12 +153,13 @@ def agreement_sentences(agreement: ArenaAgreement) -> list[str]:
 def _describe_judge(judge: VoteAgreement) -> list[str]:
     sentences = []
     if judge.unanswered:
-        sentences.append(f"{judge.judge} has no vote in {judge.unanswered:,} rows, which count nowhere else.")
+        which = "1 row, which counts" if judge.unanswered == 1 else f"{judge.unanswered:,} rows, which count"
+        sentences.append(f"{judge.judge} has no vote in {which} nowhere else.")
     if judge.without_majority:
-        sentences.append(
-            f"{judge.judge}: people have no majority on {judge.without_majority:,} pairs, which count for single votes "
-            "only."
+        which = (
+            "1 pair, which counts" if judge.without_majority == 1 else f"{judge.without_majority:,} pairs, which count"
         )
+        sentences.append(f"{judge.judge}: people have no majority on {which} for single votes only.")
     if judge.less_rater.value is not None:
         sentences.append(
             f"{judge.judge} gives the vote of a single person in {format_interval(judge.one_rater, 2)}; less how often "

@@ -139,12 +139,14 @@ class ArenaSection:
     def agreement_sentences(self) -> list[str]:
         return agreement_sentences(self.agreement) if self.agreement else []
 
-    def count(self, kind: str) -> int:
-        """Return how many pairs a filter shows."""
-        return sum(self._fits(pair, kind) for pair in self.pairs)
+    def count(self, kind: str, model: str = "", other: str = "") -> int:
+        """Return how many pairs `select` returns."""
+        return len(self.select(kind, model, other))
 
     def select(self, kind: str = "", model: str = "", other: str = "") -> list[PairRow]:
         """Return the pairs of one kind, a key of `PAIR_FILTERS`, with these models (empty: any), in whichever order.
+
+        A model has no pair with itself.
 
         Raises:
             UsageError: The kind or a model is unknown.
@@ -155,6 +157,8 @@ class ArenaSection:
         if unknown:
             raise UsageError(f"There is no model {unknown[0]!r} in this arena; there are {', '.join(self.models)}.")
         wanted = {model, other} - {""}
+        if model and model == other:
+            return []
         return [pair for pair in self.pairs if wanted <= set(pair.models) and self._fits(pair, kind)]
 
     def _fits(self, pair: PairRow, kind: str) -> bool:
@@ -287,7 +291,7 @@ def _make_cell(board: Leaderboard, model: str, other: str) -> MatrixCell:
     votes = pair.wins + pair.losses + pair.ties + pair.both_bad
     rate = (pair.wins + (pair.ties + pair.both_bad) / 2) / votes if votes else None
     counted = Counter(won=pair.wins, lost=pair.losses, tie=pair.ties, both_bad=pair.both_bad)
-    told = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counted.items() if count)
+    told = ", ".join(f"{count:,} {_name_count(name, count)}" for name, count in counted.items() if count)
     better = pair.better == model
     return MatrixCell(
         model,
@@ -297,6 +301,10 @@ def _make_cell(board: Leaderboard, model: str, other: str) -> MatrixCell:
         text=f"{model} against {other}: {told or 'never compared'}",
         tone="good" if better else "bad" if pair.better else "",
     )
+
+
+def _name_count(name: str, count: int) -> str:
+    return "ties" if name == "tie" and count > 1 else name.replace("_", " ")
 
 
 def describe_winner(pair: PairRow) -> str:

@@ -58,6 +58,18 @@ class ReviewOrder:
     group: str = ""
     each: int = 0
 
+    @property
+    def is_random(self) -> bool:
+        return self.kind is ReviewOrderKind.RANDOM
+
+    def __str__(self) -> str:
+        return {
+            ReviewOrderKind.RANDOM: "random",
+            ReviewOrderKind.UNCERTAIN: "most uncertain first",
+            ReviewOrderKind.AUDIT: "contradicted by instruments first",
+            ReviewOrderKind.QUOTA: f"a quota by {self.group}",
+        }[self.kind]
+
 
 RANDOM_ORDER = ReviewOrder()
 

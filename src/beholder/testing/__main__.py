@@ -33,7 +33,9 @@ def _fill(schema: Mapping[str, object]) -> object:
     if kind == "object":
         return {name: _fill(as_mapping(part)) for name, part in as_mapping(schema.get("properties")).items()}
     if kind in ("integer", "number"):
-        return schema.get("minimum", 1)
+        low, high = schema.get("minimum", 1), schema.get("maximum")
+        # The middle: the strength of a choice must not be 0.
+        return (low + high) // 2 if isinstance(low, int) and isinstance(high, int) else low
     return {"array": [], "boolean": True}.get(kind, "The loopback server looked at nothing.")
 
 

@@ -94,7 +94,9 @@ def arena_view(
         waiting=arena is None and not result.fresh,
         fresh=result.fresh,
         asked=asked,
-        filters=[(kind, title, arena.count(kind)) for kind, title in PAIR_FILTERS.items()] if arena else [],
+        filters=[(kind, title, arena.count(kind, model, other)) for kind, title in PAIR_FILTERS.items()]
+        if arena
+        else [],
         total=len(pairs),
         pages=pages,
         pairs=_show_pairs(ledger, record, arena, pairs[pages.shown]) if arena else [],
