@@ -325,8 +325,9 @@ class _State:
     def make_setup(self, item: pytest.Item, suite: Suite | None = None) -> _Setup:
         """Return how a test is judged: the command line comes before its marker, and that before its suite. Of several
         budgets the smallest counts."""
-        setup = _read_suite(suite) if suite is not None else _Setup()
         said = _read_marker(item)
+        own_judges = not (self.judge or said.get("judge"))
+        setup = _read_suite(suite, own_judges=own_judges) if suite is not None else _Setup()
         budgets = [one for one in (setup.budget, said.pop("budget", None), self.budget) if one is not None]
         options = {**setup.options, **said.pop("options", {})}
         setup = replace(setup, budget=min(budgets, default=None), options=options, **said)
@@ -334,16 +335,18 @@ class _State:
 
     def open_session(self, setup: _Setup) -> Session:
         """Return the session of a setup. Raises `SetupError` and other `UsageError`s."""
+        from beholder.api.options import Options
         from beholder.api.session import Session
 
         if setup.key not in self._sessions:
+            options = Options.of(setup.options)
             self._sessions[setup.key] = Session(
                 setup.make_offline_judges() if self.offline else setup.make_judges(),
                 ledger=self.ledger,
                 name=f"{self.name}-{setup.key}",
                 budget=None if self.offline else setup.budget,
                 samples=setup.samples,
-                options=setup.options,
+                options=options.without_model() if self.offline else options,
             )
         return self._sessions[setup.key]
 
@@ -486,11 +489,11 @@ def _read_marker(item: pytest.Item) -> dict[str, Any]:
     return said
 
 
-def _read_suite(suite: Suite) -> _Setup:
-    """Return the setup of a suite."""
+def _read_suite(suite: Suite, *, own_judges: bool) -> _Setup:
+    """Return the setup of a suite, which its own judges judge, or others."""
     from beholder.integrations.shared import suite_options
 
-    return _Setup(None, suite.samples, suite.budget, suite_options(suite), suite)
+    return _Setup(None, suite.samples, suite.budget, suite_options(suite, own_judges=own_judges), suite)
 
 
 def _find_failures(verdict: Verdict, rubric: Rubric) -> Iterator[str]:
