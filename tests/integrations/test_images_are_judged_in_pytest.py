@@ -118,6 +118,15 @@ def test_it(beholder):
         assert "assert 0.5 >= 0.8" in result.stdout
         assert "unchanged_regions 6 of 7" not in result.stdout.split("beholder:")[0]
 
+    def test_a_verdict_by_itself_is_neither_true_nor_false(self, run_pytest: RunPytest) -> None:
+        body = """
+def test_it(beholder):
+    assert beholder("edit-preservation", **PAIR, instruction="make it red")
+"""
+        result = run_pytest(body, JUDGE)
+        assert "1 failed" in result.stdout
+        assert "compare its score: verdict >= 0.8, or ask for verdict.passed" in result.stdout
+
     def test_a_verdict_without_a_score_compares_with_nothing(self) -> None:
         from beholder import JudgeUnavailable, Outcome, Verdict
 
@@ -314,7 +323,10 @@ def test_it(beholder):
 def test_it(beholder):
     beholder("edit-preservation", **PAIR, instruction="make it red")
 """
-        assert "takes judge, samples, budget, options by name, and not jugde" in run_pytest(body).stdout
+        result = run_pytest(body, "--collect-only")  # before any test runs
+        assert result.returncode == 2
+        assert "test_it: @pytest.mark.beholder takes judge, samples, budget, options by name, and not" in result.stdout
+        assert "1 error" in result.stdout
 
     def write_suite(self, folder: Path, threshold: str = "threshold: 0.8\n") -> None:
         (folder / "suite.yaml").write_text(
@@ -340,8 +352,8 @@ def test_suite(beholder, case):
         server.default = answer(4)
         failed = run_pytest(self.SUITE, "--beholder-ledger=other.db")
         assert "2 failed" in failed.stdout
-        assert "did not pass" in failed.stdout
-        assert "0.5 is below the threshold 0.8" in failed.stdout
+        summary = failed.stdout.split("short test summary info")[1]
+        assert "did not pass: edit-preservation 0.5 is below the threshold 0.8" in summary
         assert "unchanged_regions 4 of 7" in failed.stdout
 
     def test_the_limits_of_a_suite_are_those_of_its_judges(
@@ -382,6 +394,11 @@ def test_suite(beholder, case):
         assert {name: getattr(found, name) for name in given} == given
         assert found.prompt_text == "Judge {{instruction}}."
         assert [Path(folder).name for folder in found.styles] == ["styles"]
+
+    @pytest.mark.parametrize("call", ['"edit-preservation", **PAIR', '"edit-preservation"'])
+    def test_passes_is_for_cases_of_a_suite(self, run_pytest: RunPytest, call: str) -> None:
+        result = run_pytest(f"def test_it(beholder):\n    beholder.passes({call})\n")
+        assert "UsageError: passes() takes a case of `beholder_cases`" in result.stdout
 
     def test_a_suite_without_a_threshold_is_named(self, run_pytest: RunPytest, tmp_path: Path) -> None:
         self.write_suite(tmp_path, threshold="")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 PROPERTY = "beholder"  # name of the properties that carry verdicts to the summary, and into JUnit files
 UNSCORED = ("error", "fail", "skip")
+MARKER_KEYS = ("judge", "samples", "budget", "options")
 MAX_EXPLAINED = 6  # lines; pytest cuts longer explanations off
 
 _OPTIONS = {
@@ -76,6 +77,17 @@ def pytest_configure_node(node: Any) -> None:
 def beholder(request: pytest.FixtureRequest) -> Beholder:
     """Judge images in a test: `verdict = beholder("edit-preservation", input=…, edited=…, instruction=…)`."""
     return Beholder(_state(request.config), request.node)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.Item | pytest.Collector | list[Any] | None, Any]:
+    made = yield
+    for one in made if isinstance(made, list) else [made]:
+        if isinstance(one, pytest.Item) and (problem := _find_marker_problem(one)):
+            raise collector.CollectError(problem)
+    return made
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -178,7 +190,7 @@ class Beholder:
         setup = self._state.make_setup(self._item)
         return self._judge(setup, rubric, case, inputs)
 
-    def passes(self, case: SuiteCase) -> list[Verdict]:
+    def passes(self, case: SuiteCase, /, **inputs: object) -> list[Verdict]:
         """Judge a case of a suite by its rubrics, and fail the test if a verdict has not passed.
 
         Returns:
@@ -187,11 +199,16 @@ class Beholder:
         Raises:
             AssertionError: A verdict has not passed.
             JudgeUnavailable: There is no score.
-            UsageError: A rubric has no threshold and no gate, so that nothing can fail.
+            UsageError: It is no case of a suite, or a rubric has no threshold and no gate, so that nothing can fail.
         """
         from beholder.errors import UsageError
 
         __tracebackhide__ = True
+        if not isinstance(case, SuiteCase) or inputs:
+            raise UsageError(
+                "passes() takes a case of `beholder_cases`, and nothing else; by a rubric and inputs it is "
+                "`assert beholder(rubric, …) >= 0.8`."
+            )
         setup = self._state.make_setup(self._item, case.suite)
         rubrics = case.suite.rubrics()
         verdicts = [self._judge(setup, rubric, case.case, {}) for rubric in rubrics]
@@ -204,10 +221,9 @@ class Beholder:
                     f"{verdict.rubric} has no threshold, so nothing can fail: {instead}what you expect of its score."
                 )
         if failed := [pair for pair in zip(verdicts, rubrics, strict=True) if not pair[0].passed]:
-            lines = [
-                line for one, rubric in failed for line in (repr(one), *_find_failures(one, rubric), *_explain(one))
-            ]
-            raise AssertionError("\n".join(["did not pass", *lines]))
+            why = "; ".join(f"{one.rubric} {', '.join(_find_failures(one, rubric))}" for one, rubric in failed)
+            lines = [line for one, _ in failed for line in (repr(one), *_explain(one))]
+            raise AssertionError("\n".join([f"did not pass: {why}", *lines]))
         return verdicts
 
     def _judge(self, setup: _Setup, rubric: RubricLike, case: Case | None, inputs: Mapping[str, object]) -> Verdict:
@@ -473,14 +489,21 @@ def _find_ledger(config: pytest.Config) -> str:
     return str(Path(folder) / "beholder.db")
 
 
+def _find_marker_problem(item: pytest.Item) -> str:
+    """Return what is wrong with the markers of a test, as far as pytest alone can tell; empty if nothing is."""
+    for marker in item.iter_markers("beholder"):
+        unknown = [*map(repr, marker.args), *(name for name in marker.kwargs if name not in MARKER_KEYS)]
+        if unknown:
+            return f"{item.name}: @pytest.mark.beholder takes {', '.join(MARKER_KEYS)} by name, and not {unknown[0]}."
+    return ""
+
+
 def _read_marker(item: pytest.Item) -> dict[str, Any]:
     """Return what the markers of a test say, the nearest first. Raises `pytest.UsageError`."""
+    if problem := _find_marker_problem(item):  # of a marker that was added while the test runs
+        raise pytest.UsageError(problem)
     said: dict[str, Any] = {}
-    known = ("judge", "samples", "budget", "options")
     for marker in item.iter_markers("beholder"):
-        unknown = [*map(repr, marker.args), *(name for name in marker.kwargs if name not in known)]
-        if unknown:
-            raise pytest.UsageError(f"@pytest.mark.beholder takes {', '.join(known)} by name, and not {unknown[0]}.")
         said = {**{name: value for name, value in marker.kwargs.items() if value is not None}, **said}
     if "options" in said:
         from beholder.integrations.shared import list_options
@@ -501,7 +524,7 @@ def _find_failures(verdict: Verdict, rubric: Rubric) -> Iterator[str]:
     threshold = rubric.scoring.threshold
     if threshold is not None and verdict.score is not None and verdict.score < threshold:
         yield f"{_show(verdict.score)} is below the threshold {_show(threshold)}"
-    yield from (f"{flag.at}: {flag.why}" for flag in verdict.flags if flag.flag == "gate")
+    yield from (f"gate {flag.at}: {flag.why}" for flag in verdict.flags if flag.flag == "gate")
 
 
 def _explain(verdict: Verdict) -> list[str]:
