@@ -15,7 +15,8 @@ import secrets
 import tempfile
 import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -241,6 +242,7 @@ class Beholder:
             self._give_up(JudgeUnavailable(str(error)))
         except UsageError as error:
             raise error.with_traceback(None) from None  # the mistake is in the test, and not in what it calls
+        verdict = _verdict_type()(**{one.name: getattr(verdict, one.name) for one in fields(verdict)})
         self._state.verdicts.append(verdict)
         told = {
             "case": verdict.case,
@@ -517,6 +519,22 @@ def _read_suite(suite: Suite, *, own_judges: bool) -> _Setup:
     from beholder.integrations.shared import suite_options
 
     return _Setup(None, suite.samples, suite.budget, suite_options(suite, own_judges=own_judges), suite)
+
+
+@cache
+def _verdict_type() -> type[Verdict]:
+    """Return the type of what the fixture returns: a verdict that `assert` alone does not pass."""
+    from beholder.verdicts.verdict import Verdict
+
+    class ComparedVerdict(Verdict):
+        __slots__ = ()
+
+        def __bool__(self) -> bool:
+            raise TypeError(
+                "A verdict is neither true nor false; compare its score: verdict >= 0.8, or ask for verdict.passed."
+            )
+
+    return ComparedVerdict
 
 
 def _find_failures(verdict: Verdict, rubric: Rubric) -> Iterator[str]:

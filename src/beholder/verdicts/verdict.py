@@ -371,12 +371,6 @@ class Verdict:
     def __lt__(self, other: Number) -> bool:
         return self._needed_score < other if isinstance(other, int | float) else NotImplemented
 
-    def __bool__(self) -> bool:
-        raise TypeError(
-            "A verdict is neither true nor false; compare its score: verdict >= 0.8, or ask for verdict.passed. Whether"
-            " there is one says `verdict is not None`."
-        )
-
     @property
     def _needed_score(self) -> float:
         if self.score is None:
