@@ -232,6 +232,7 @@ class TestASuite:
     def test_is_a_task(self, run_python: RunPython, server: JudgeServer, tmp_path: Path) -> None:
         (tmp_path / "suite.yaml").write_text(
             "rubric: edit-preservation\ncases: cases.jsonl\njudges: [openai:m]\nthreshold: 0.8\n"
+            "limits: {timeout_s: 30}\n"
         )
         rows = [{"input": "before.png", "edited": "after.png", "instruction": f"make it {n}", "id": n} for n in "64"]
         (tmp_path / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from support.host_projects import PRICED, project_environment, reply_to
-from support.host_scripts import write_pair
+from support.host_scripts import WORDS, write_pair
 from support.hosts import node_host
 
 import beholder
@@ -191,6 +191,45 @@ def test_without_a_threshold_nothing_could_fail(folder: Path) -> None:
     failed = get_assert("after.png", own)
     assert not failed["pass"]
     assert "graderError" not in failed["metadata"]
+
+
+@pytest.mark.parametrize("place", ["config", "assertion", "set"])
+def test_each_criterion_passes_by_the_threshold_of_the_whole(folder: Path, place: str, server: JudgeServer) -> None:
+    scores = {"unchanged_regions": 2, "global_consistency": 6, "identity_preservation": 6}
+    criteria = {key: {"justification": WORDS, "score": score} for key, score in scores.items()}
+    server.default = {"criteria": criteria}
+    given = context({"threshold": 0.8} if place == "assertion" else {})
+    if place == "config":
+        given["config"]["threshold"] = 0.8
+    if place == "set":
+        given["test"] = {"assert": [{"type": "assert-set", "threshold": 0.8, "assert": given["test"]["assert"]}]}
+    parts = get_assert("after.png", given)["componentResults"]
+    assert [one["pass"] for one in parts] == [False, True, True]
+    assert parts[0]["reason"].startswith("unchanged_regions 2 of 7")
+
+
+def test_a_gate_that_failed_is_a_part_that_did_not_pass(folder: Path, server: JudgeServer) -> None:
+    images = [{"role": "edited", "label": "The photograph"}]
+    criteria = [{"key": key, "question": "Is it good?", "scale": [1, 7]} for key in ("light", "color")]
+    own: dict[str, Any] = {"rubric": "own", "images": images, "criteria": criteria}
+    own["scoring"] = {"gates": [{"criterion": "light", "least": 5}]}
+    (folder / "own.yaml").write_text(json.dumps(own))
+    server.default = {"criteria": {key: {"reason": WORDS, "score": 4} for key in ("light", "color")}}
+    given = context()
+    given["config"]["rubric"] = "own.yaml"
+    result = get_assert("after.png", given)
+    gate, *others = result["componentResults"]
+    assert gate == {"pass": False, "score": 0, "reason": "gate light: 4 is below the least, 5"}
+    assert [one["pass"] for one in others] == [True, True]
+    assert not result["pass"]
+    assert gate["reason"] in result["reason"]
+
+
+def test_the_name_of_an_image_that_is_not_there_is_said(folder: Path) -> None:
+    result = get_assert("nothere.png", context({"threshold": 0.5}))
+    assert result["reason"].startswith("no score: ")
+    assert result["reason"].endswith("nothere.png does not exist.")
+    assert result["metadata"] == {"graderError": True}
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,15 @@ def test_it(beholder):
         assert "assert 0.5 >= 0.8" in result.stdout
         assert "unchanged_regions 6 of 7" not in result.stdout.split("beholder:")[0]
 
+    def test_a_verdict_by_itself_is_neither_true_nor_false(self, run_pytest: RunPytest) -> None:
+        body = """
+def test_it(beholder):
+    assert beholder("edit-preservation", **PAIR, instruction="make it red")
+"""
+        result = run_pytest(body, JUDGE)
+        assert "1 failed" in result.stdout
+        assert "compare its score: verdict >= 0.8, or ask for verdict.passed" in result.stdout
+
     def test_a_verdict_without_a_score_compares_with_nothing(self) -> None:
         from beholder import JudgeUnavailable, Outcome, Verdict
 
@@ -253,6 +262,17 @@ class TestTheLedger:
         assert "the ledger has no answer of openai:m to this, and nobody is asked" in result.stdout
         assert len(server.received) == asked
 
+    def test_offline_answers_what_was_asked_with_any_options(self, run_pytest: RunPytest, server: JudgeServer) -> None:
+        options = {"base_url": server.openai_url, "params": {"temperature": 0, "max_side": 32}, "timeout_s": 30}
+        options |= {"price": {"input": 1, "output": 1}, "structured_output": "off", "key_variable": "MY_KEY"}
+        marked = f"pytestmark = pytest.mark.beholder(judge='openai:m', options={options}, budget=1)\n"
+        one, two = marked + TWO_TESTS.split("def test_verdict")[0], marked + TWO_TESTS
+        assert "1 passed" in run_pytest(one, env={"MY_KEY": "k" * 20}).stdout
+        asked = len(server.received)
+        result = run_pytest(two, "--beholder-offline")
+        assert "1 passed, 1 skipped" in result.stdout, result.stdout
+        assert len(server.received) == asked
+
     def test_without_the_cache_plugin_there_is_a_ledger_too(self, run_pytest: RunPytest) -> None:
         assert "2 passed" in run_pytest(TWO_TESTS, JUDGE, "-p", "no:cacheprovider").stdout
 
@@ -303,7 +323,10 @@ def test_it(beholder):
 def test_it(beholder):
     beholder("edit-preservation", **PAIR, instruction="make it red")
 """
-        assert "takes judge, samples, budget, options by name, and not jugde" in run_pytest(body).stdout
+        result = run_pytest(body, "--collect-only")  # before any test runs
+        assert result.returncode == 2
+        assert "test_it: @pytest.mark.beholder takes judge, samples, budget, options by name, and not" in result.stdout
+        assert "1 error" in result.stdout
 
     def write_suite(self, folder: Path, threshold: str = "threshold: 0.8\n") -> None:
         (folder / "suite.yaml").write_text(
@@ -329,9 +352,23 @@ def test_suite(beholder, case):
         server.default = answer(4)
         failed = run_pytest(self.SUITE, "--beholder-ledger=other.db")
         assert "2 failed" in failed.stdout
-        assert "did not pass" in failed.stdout
-        assert "0.5 is below the threshold 0.8" in failed.stdout
+        summary = failed.stdout.split("short test summary info")[1]
+        assert "did not pass: edit-preservation 0.5 is below the threshold 0.8" in summary
         assert "unchanged_regions 4 of 7" in failed.stdout
+
+    def test_the_limits_of_a_suite_are_those_of_its_judges(
+        self, run_pytest: RunPytest, server: JudgeServer, tmp_path: Path
+    ) -> None:
+        limits = "limits: {timeout_s: 30, requests_per_minute: 600, tokens_per_minute: 1000000, total_timeout_s: 60}\n"
+        self.write_suite(tmp_path, f"threshold: 0.8\nbudget: 1\n{limits}")
+        suite = (tmp_path / "suite.yaml").read_text()
+        priced = "[{judge: openai:m, price: {input: 1, output: 1}}]"
+        (tmp_path / "suite.yaml").write_text(suite.replace("[openai:m]", priced))
+        result = run_pytest(self.SUITE)
+        assert "2 passed" in result.stdout, result.stdout
+        asked = len(server.received)
+        assert "2 passed" in run_pytest(self.SUITE, "--beholder-offline").stdout
+        assert len(server.received) == asked == 2
 
     def test_what_a_suite_sets_is_kept(self, tmp_path: Path) -> None:
         """Every key of a suite that is also an option, whatever keys there will be."""
@@ -349,7 +386,7 @@ def test_suite(beholder, case):
         allowed = {name: value for name, value in given.items() if name not in ("orders", "probe")}
         suite, _ = make_suite(tmp_path / "suite.yaml", allowed | files)
         suite = structs.replace(suite, orders="given", probe=True)  # which are not for this rubric
-        found = Options.of(_read_suite(suite).options)
+        found = Options.of(_read_suite(suite, own_judges=False).options)
         by_suite = {one.name for one in fields(Options)} & {*suite.__struct_fields__, *suite.limits.__struct_fields__}
         # The first three are in the rubrics of the suite, and no file can set the last.
         left = by_suite - {"threshold", "gates", "not_applicable", "allow_http_key"}
@@ -357,6 +394,11 @@ def test_suite(beholder, case):
         assert {name: getattr(found, name) for name in given} == given
         assert found.prompt_text == "Judge {{instruction}}."
         assert [Path(folder).name for folder in found.styles] == ["styles"]
+
+    @pytest.mark.parametrize("call", ['"edit-preservation", **PAIR', '"edit-preservation"'])
+    def test_passes_is_for_cases_of_a_suite(self, run_pytest: RunPytest, call: str) -> None:
+        result = run_pytest(f"def test_it(beholder):\n    beholder.passes({call})\n")
+        assert "UsageError: passes() takes a case of `beholder_cases`" in result.stdout
 
     def test_a_suite_without_a_threshold_is_named(self, run_pytest: RunPytest, tmp_path: Path) -> None:
         self.write_suite(tmp_path, threshold="")

@@ -86,6 +86,18 @@ class TestTrl:
         assert call_as_trl(function, ["red", empty, "blue"], **images)[0] == [SCORE, None, SCORE]
         assert call_as_trl(function, [empty] * 3, **images)[0] == [None] * 3  # it does not end the training
 
+    def test_an_empty_description_is_judged_and_is_zero(self) -> None:
+        texts = {"input": ["what is it?"] * 2, "expected_output": ["a car"] * 2}
+        rewards, logged = call_as_trl(reward("description"), ["", "   "], image=[PIXELS[0]] * 2, **texts)
+        assert rewards == [0, 0]
+        assert logged == {"beholder/unscored": 0}
+
+    def test_a_missing_key_is_said_before_the_training_begins(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+            monkeypatch.delenv(name, raising=False)
+        with pytest.raises(beholder.SetupError, match="OPENAI_API_KEY is not set"):
+            reward("description", judge="openai:gpt-5-mini")
+
     def test_a_row_without_its_image_is_none_unless_all_are(self, session: beholder.Session) -> None:
         images = {"input": [PIXELS[0]] * 2, "edited": [PIXELS[0], None]}
         function = reward("edit-preservation", session=session, output="instruction")

@@ -6,7 +6,6 @@ import atexit
 import os
 import threading
 from collections.abc import Coroutine, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from beholder.api.async_session import AsyncSession
@@ -28,7 +27,6 @@ from beholder.judges.factory import judge_sizing
 from beholder.rubrics.brief import Brief
 from beholder.runs.case import make_brief, make_probe_brief
 from beholder.runs.image_pool import ImagePool
-from beholder.runs.suite_file import JUDGE_KEYS
 from beholder.verdicts.verdict import Verdict
 
 T = TypeVar("T")
@@ -148,8 +146,7 @@ def make_briefs(
     """
     chosen = Options.of(options).read_prompt()
     first = as_judges(judge)[0]
-    without_model = replace(chosen, **{key: getattr(Options(), key) for key in JUDGE_KEYS})
-    settings = make_settings([INSTRUMENTS], without_model)
+    settings = make_settings([INSTRUMENTS], chosen.without_model())
     composers = [chosen.make_composer(rubric) for rubric in chosen.load_rubrics(rubrics)]
     made = make_case([composer.rubric for composer in composers], case, inputs)
     if isinstance(first, str):

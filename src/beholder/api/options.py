@@ -33,6 +33,7 @@ from beholder.rubrics.yaml_files import check_types
 from beholder.runs.limits import RunLimits
 from beholder.runs.suite_file import (
     JUDGE_KEYS,
+    JUDGE_LIMITS,
     JudgeEntry,
     SuiteFile,
     add_hint,
@@ -208,6 +209,11 @@ class Options:
     def given_for_models(self) -> list[str]:
         """Return the names of the options that are set and need a model."""
         return [name for name in JUDGE_KEYS if getattr(self, name) not in (None, "auto", (), {})]
+
+    def without_model(self) -> Options:
+        """Return the options without those with which models are made, for judges that are none."""
+        usual = Options()
+        return replace(self, **{name: getattr(usual, name) for name in (*JUDGE_KEYS, *JUDGE_LIMITS)})
 
     def style_folders(self) -> list[Path]:
         return [Path(folder) for folder in self.styles]

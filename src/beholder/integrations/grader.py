@@ -29,6 +29,7 @@ _KINDS: tuple[tuple[str, Callable[[object], bool], str], ...] = (  # of the valu
 )
 _DATA = re.compile(r"data:image/[\w.+-]+;base64,[A-Za-z0-9+/=]+")
 _MARKDOWN_IMAGE = re.compile(r"!\[[^\]]*\]\(\s*<?([^)>\s]+)")
+_IMAGE_NAME = re.compile(r"[^\s<>]+\.(?:png|jpe?g|webp|gif|avif|heic|tiff?|bmp)", re.IGNORECASE)
 _MAX_PATH = 4096
 
 
@@ -155,4 +156,5 @@ def list_images(text: str, more: re.Pattern[str] | None = None) -> list[str]:
         return list(named)
     is_short = 0 < len(text) < _MAX_PATH and text.isprintable()
     is_address = text.startswith(("http://", "https://", "file://"))
-    return [text] if is_short and (is_address or os.path.isfile(text)) else []
+    is_file = os.path.isfile(text) or _IMAGE_NAME.fullmatch(text) is not None  # what is missing is said of a name
+    return [text] if is_short and (is_address or is_file) else []

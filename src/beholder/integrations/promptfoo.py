@@ -19,6 +19,7 @@ from beholder.integrations.grader import GraderConfig, list_images
 from beholder.integrations.shared import criterion_share, explain_criterion, pick_image, verdict_summary
 
 if TYPE_CHECKING:
+    from beholder.rubrics.rubric import Rubric
     from beholder.verdicts.verdict import Verdict
 
 _BLOB = re.compile(r"promptfoo://blob/([0-9a-f]{64})", re.IGNORECASE)
@@ -47,9 +48,11 @@ def get_assert(output: Any, context: Mapping[str, Any]) -> dict[str, Any]:
 
     verdict = None
     try:
-        verdict, run_id = _judge(output, context)
+        config = GraderConfig.read(context.get("config"), "config of the assertion")
+        rubric = config.load_rubric()
+        verdict, run_id = config.judge(_find_inputs(config, rubric, output, context), "promptfoo")
         if verdict.score is not None:
-            return _to_result(verdict, run_id, _has_passed(context, verdict))
+            return _to_result(verdict, run_id, *_judge_pass(context, verdict, rubric))
         reason = verdict.missing_score_reason
     except BeholderError as error:
         reason = str(error)
@@ -61,15 +64,9 @@ def get_assert(output: Any, context: Mapping[str, Any]) -> dict[str, Any]:
     return {"pass": False, "score": 0, "reason": f"no score: {reason}", "metadata": metadata}
 
 
-def _judge(output: Any, context: Mapping[str, Any]) -> tuple[Verdict, str | None]:
-    config = GraderConfig.read(context.get("config"), "config of the assertion")
-    return config.judge(_find_inputs(config, output, context), "promptfoo")
-
-
-def _find_inputs(config: GraderConfig, output: Any, context: Mapping[str, Any]) -> dict[str, object]:
+def _find_inputs(config: GraderConfig, rubric: Rubric, output: Any, context: Mapping[str, Any]) -> dict[str, object]:
     """Return images and texts by name: from where the configuration says; else from the variable of that name; else the
     one image that is missing is the output."""
-    rubric = config.load_rubric()
     roles, names = [one.role for one in rubric.images], [one.name for one in rubric.fields]
     given: Mapping[str, Any] = context.get("vars") or {}
     places = {name: f"vars.{name}" for name in (*roles, *names) if name in given}
@@ -137,22 +134,25 @@ def _resolve_image(value: str) -> str | Path:
     return value.removeprefix("file://")
 
 
-def _has_passed(context: Mapping[str, Any], verdict: Verdict) -> bool:
-    """Return whether the verdict passes. Where nothing says what is too low it is wrong use, since nothing could fail.
+def _judge_pass(context: Mapping[str, Any], verdict: Verdict, rubric: Rubric) -> tuple[bool, float]:
+    """Return whether the verdict passes, and the threshold for its criteria: 0 where only gates can fail. Where nothing
+    says what is too low it is wrong use, since nothing could fail.
 
     Raises:
         UsageError: There is no threshold.
     """
     from beholder.errors import UsageError
 
-    if verdict.passed is not None:
-        return verdict.passed
-    if all(one.get("threshold") is None for one in _list_assertions(context)):
+    given = [one for one in _list_assertions(context) if one.get("threshold") is not None]
+    own = [one["threshold"] for one in given if one.get("type") != "assert-set"]
+    own += [] if rubric.scoring.threshold is None else [rubric.scoring.threshold]
+    if verdict.passed is None and not given:
         raise UsageError(
             f"{verdict.rubric} has no threshold, so nothing can fail: add `threshold: 0.8` to the assertion or its "
             "config."
         )
-    return True  # promptfoo itself compares the score with the threshold of the assertion
+    # promptfoo itself compares the score with the threshold of the assertion.
+    return verdict.passed is not False, max(own or [one["threshold"] for one in given], default=0.0)
 
 
 def _has_inverse(context: Mapping[str, Any]) -> bool:
@@ -168,7 +168,10 @@ def _list_assertions(context: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from (one, *own) if own else ()
 
 
-def _to_result(verdict: Verdict, run_id: str | None, passed: bool) -> dict[str, Any]:
+def _to_result(verdict: Verdict, run_id: str | None, passed: bool, threshold: float) -> dict[str, Any]:
+    """Return the grading result; its parts are each criterion, by the threshold of the whole, and gates that failed."""
+    whys = {flag.at: flag.why for flag in verdict.flags if flag.flag == "gate"}
+    gates = [{"pass": False, "score": 0, "reason": f"gate {key}: {whys[key]}"} for key in verdict.failed_gates]
     shares = {key: share for key, one in verdict.criteria.items() if (share := criterion_share(one)) is not None}
     lines = [explain_criterion(key, one) for key, one in verdict.criteria.items()]
     usage = verdict.usage
@@ -176,12 +179,17 @@ def _to_result(verdict: Verdict, run_id: str | None, passed: bool) -> dict[str, 
     return {
         "pass": passed,
         "score": verdict.score,
-        "reason": "\n".join([f"{verdict.rubric} {verdict.score:.4g} by {verdict.judge}", *lines]),
+        "reason": "\n".join(
+            [f"{verdict.rubric} {verdict.score:.4g} by {verdict.judge}", *(one["reason"] for one in gates), *lines]
+        ),
         "namedScores": shares,
         "componentResults": [
-            {"pass": passed, "score": shares[key], "reason": line}
-            for key, line in zip(verdict.criteria, lines, strict=True)
-            if key in shares
+            *gates,
+            *(
+                {"pass": shares[key] >= threshold, "score": shares[key], "reason": line}
+                for key, line in zip(verdict.criteria, lines, strict=True)
+                if key in shares
+            ),
         ],
         "tokensUsed": {**spent, "total": sum(spent.values())},
         "metadata": {"beholder": verdict_summary(verdict, run_id)},

@@ -15,7 +15,8 @@ import secrets
 import tempfile
 import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 PROPERTY = "beholder"  # name of the properties that carry verdicts to the summary, and into JUnit files
 UNSCORED = ("error", "fail", "skip")
+MARKER_KEYS = ("judge", "samples", "budget", "options")
 MAX_EXPLAINED = 6  # lines; pytest cuts longer explanations off
 
 _OPTIONS = {
@@ -76,6 +78,17 @@ def pytest_configure_node(node: Any) -> None:
 def beholder(request: pytest.FixtureRequest) -> Beholder:
     """Judge images in a test: `verdict = beholder("edit-preservation", input=…, edited=…, instruction=…)`."""
     return Beholder(_state(request.config), request.node)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.Item | pytest.Collector | list[Any] | None, Any]:
+    made = yield
+    for one in made if isinstance(made, list) else [made]:
+        if isinstance(one, pytest.Item) and (problem := _find_marker_problem(one)):
+            raise collector.CollectError(problem)
+    return made
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -178,7 +191,7 @@ class Beholder:
         setup = self._state.make_setup(self._item)
         return self._judge(setup, rubric, case, inputs)
 
-    def passes(self, case: SuiteCase) -> list[Verdict]:
+    def passes(self, case: SuiteCase, /, **inputs: object) -> list[Verdict]:
         """Judge a case of a suite by its rubrics, and fail the test if a verdict has not passed.
 
         Returns:
@@ -187,11 +200,16 @@ class Beholder:
         Raises:
             AssertionError: A verdict has not passed.
             JudgeUnavailable: There is no score.
-            UsageError: A rubric has no threshold and no gate, so that nothing can fail.
+            UsageError: It is no case of a suite, or a rubric has no threshold and no gate, so that nothing can fail.
         """
         from beholder.errors import UsageError
 
         __tracebackhide__ = True
+        if not isinstance(case, SuiteCase) or inputs:
+            raise UsageError(
+                "passes() takes a case of `beholder_cases`, and nothing else; by a rubric and inputs it is "
+                "`assert beholder(rubric, …) >= 0.8`."
+            )
         setup = self._state.make_setup(self._item, case.suite)
         rubrics = case.suite.rubrics()
         verdicts = [self._judge(setup, rubric, case.case, {}) for rubric in rubrics]
@@ -204,10 +222,9 @@ class Beholder:
                     f"{verdict.rubric} has no threshold, so nothing can fail: {instead}what you expect of its score."
                 )
         if failed := [pair for pair in zip(verdicts, rubrics, strict=True) if not pair[0].passed]:
-            lines = [
-                line for one, rubric in failed for line in (repr(one), *_find_failures(one, rubric), *_explain(one))
-            ]
-            raise AssertionError("\n".join(["did not pass", *lines]))
+            why = "; ".join(f"{one.rubric} {', '.join(_find_failures(one, rubric))}" for one, rubric in failed)
+            lines = [line for one, _ in failed for line in (repr(one), *_explain(one))]
+            raise AssertionError("\n".join([f"did not pass: {why}", *lines]))
         return verdicts
 
     def _judge(self, setup: _Setup, rubric: RubricLike, case: Case | None, inputs: Mapping[str, object]) -> Verdict:
@@ -225,6 +242,7 @@ class Beholder:
             self._give_up(JudgeUnavailable(str(error)))
         except UsageError as error:
             raise error.with_traceback(None) from None  # the mistake is in the test, and not in what it calls
+        verdict = _verdict_type()(**{one.name: getattr(verdict, one.name) for one in fields(verdict)})
         self._state.verdicts.append(verdict)
         told = {
             "case": verdict.case,
@@ -325,8 +343,9 @@ class _State:
     def make_setup(self, item: pytest.Item, suite: Suite | None = None) -> _Setup:
         """Return how a test is judged: the command line comes before its marker, and that before its suite. Of several
         budgets the smallest counts."""
-        setup = _read_suite(suite) if suite is not None else _Setup()
         said = _read_marker(item)
+        own_judges = not (self.judge or said.get("judge"))
+        setup = _read_suite(suite, own_judges=own_judges) if suite is not None else _Setup()
         budgets = [one for one in (setup.budget, said.pop("budget", None), self.budget) if one is not None]
         options = {**setup.options, **said.pop("options", {})}
         setup = replace(setup, budget=min(budgets, default=None), options=options, **said)
@@ -334,16 +353,18 @@ class _State:
 
     def open_session(self, setup: _Setup) -> Session:
         """Return the session of a setup. Raises `SetupError` and other `UsageError`s."""
+        from beholder.api.options import Options
         from beholder.api.session import Session
 
         if setup.key not in self._sessions:
+            options = Options.of(setup.options)
             self._sessions[setup.key] = Session(
                 setup.make_offline_judges() if self.offline else setup.make_judges(),
                 ledger=self.ledger,
                 name=f"{self.name}-{setup.key}",
                 budget=None if self.offline else setup.budget,
                 samples=setup.samples,
-                options=setup.options,
+                options=options.without_model() if self.offline else options,
             )
         return self._sessions[setup.key]
 
@@ -470,14 +491,21 @@ def _find_ledger(config: pytest.Config) -> str:
     return str(Path(folder) / "beholder.db")
 
 
+def _find_marker_problem(item: pytest.Item) -> str:
+    """Return what is wrong with the markers of a test, as far as pytest alone can tell; empty if nothing is."""
+    for marker in item.iter_markers("beholder"):
+        unknown = [*map(repr, marker.args), *(name for name in marker.kwargs if name not in MARKER_KEYS)]
+        if unknown:
+            return f"{item.name}: @pytest.mark.beholder takes {', '.join(MARKER_KEYS)} by name, and not {unknown[0]}."
+    return ""
+
+
 def _read_marker(item: pytest.Item) -> dict[str, Any]:
     """Return what the markers of a test say, the nearest first. Raises `pytest.UsageError`."""
+    if problem := _find_marker_problem(item):  # of a marker that was added while the test runs
+        raise pytest.UsageError(problem)
     said: dict[str, Any] = {}
-    known = ("judge", "samples", "budget", "options")
     for marker in item.iter_markers("beholder"):
-        unknown = [*map(repr, marker.args), *(name for name in marker.kwargs if name not in known)]
-        if unknown:
-            raise pytest.UsageError(f"@pytest.mark.beholder takes {', '.join(known)} by name, and not {unknown[0]}.")
         said = {**{name: value for name, value in marker.kwargs.items() if value is not None}, **said}
     if "options" in said:
         from beholder.integrations.shared import list_options
@@ -486,11 +514,27 @@ def _read_marker(item: pytest.Item) -> dict[str, Any]:
     return said
 
 
-def _read_suite(suite: Suite) -> _Setup:
-    """Return the setup of a suite."""
+def _read_suite(suite: Suite, *, own_judges: bool) -> _Setup:
+    """Return the setup of a suite, which its own judges judge, or others."""
     from beholder.integrations.shared import suite_options
 
-    return _Setup(None, suite.samples, suite.budget, suite_options(suite), suite)
+    return _Setup(None, suite.samples, suite.budget, suite_options(suite, own_judges=own_judges), suite)
+
+
+@cache
+def _verdict_type() -> type[Verdict]:
+    """Return the type of what the fixture returns: a verdict that `assert` alone does not pass."""
+    from beholder.verdicts.verdict import Verdict
+
+    class ComparedVerdict(Verdict):
+        __slots__ = ()
+
+        def __bool__(self) -> bool:
+            raise TypeError(
+                "A verdict is neither true nor false; compare its score: verdict >= 0.8, or ask for verdict.passed."
+            )
+
+    return ComparedVerdict
 
 
 def _find_failures(verdict: Verdict, rubric: Rubric) -> Iterator[str]:
@@ -498,7 +542,7 @@ def _find_failures(verdict: Verdict, rubric: Rubric) -> Iterator[str]:
     threshold = rubric.scoring.threshold
     if threshold is not None and verdict.score is not None and verdict.score < threshold:
         yield f"{_show(verdict.score)} is below the threshold {_show(threshold)}"
-    yield from (f"{flag.at}: {flag.why}" for flag in verdict.flags if flag.flag == "gate")
+    yield from (f"gate {flag.at}: {flag.why}" for flag in verdict.flags if flag.flag == "gate")
 
 
 def _explain(verdict: Verdict) -> list[str]:

@@ -65,8 +65,8 @@ class RewardJudge:
     def judge(self, rows: Sequence[Mapping[str, object]]) -> list[float | None]:
         """Return the reward of each row, from 0 to 1; `None` where there is no score.
 
-        An output that cannot be judged at all (an empty text, an array with NaN in it) has none either, and that is
-        logged.
+        An output that cannot be judged at all (an array with NaN in it, an empty text unless the rubric allows one) has
+        none either, and that is logged.
 
         Raises:
             UsageError: No row can be judged, and not for want of words; or an input is missing or unknown.

@@ -114,18 +114,20 @@ def _quote(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", short)
 
 
-def suite_options(suite: Suite) -> dict[str, object]:
-    """Return what a suite sets of the options of a session. Its judges, and the scoring of its rubrics, are made from
-    the suite itself."""
+def suite_options(suite: Suite, *, own_judges: bool = True) -> dict[str, object]:
+    """Return what a suite sets of the options of a session. The scoring of its rubrics is made from the suite itself,
+    and its own judges are, with their limits, unless others judge (`own_judges`)."""
     from beholder.api.options import Options
+    from beholder.runs.suite_file import JUDGE_LIMITS
 
+    left = ("prompt_text", "threshold", "gates", "not_applicable", *(JUDGE_LIMITS if own_judges else ()))
     # Paths in a suite are relative to its file.
     files = {"prompt": None, "calibration": suite.calibration_path(), "styles": list(map(str, suite.style_folders()))}
     options: dict[str, object] = {"prompt_text": suite.prompt_text()}
     for one in fields(Options):
         if one.name in files:
             options[one.name] = files[one.name]
-        elif one.name not in ("prompt_text", "threshold", "gates", "not_applicable"):
+        elif one.name not in left:
             place = suite.limits if hasattr(suite.limits, one.name) else suite
             if hasattr(place, one.name):
                 options[one.name] = getattr(place, one.name)

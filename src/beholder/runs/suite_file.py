@@ -266,7 +266,7 @@ def find_judge_problems(file: SuiteFile, handed_in: Collection[int] = ()) -> Ite
     if len(file.judges) > MAX_JUDGES:
         yield Problem(f"names {len(file.judges):,} judges; at most {MAX_JUDGES} are asked", "judges")
         return
-    for key in ("requests_per_minute", "tokens_per_minute", "timeout_s") if handed_in else ():
+    for key in JUDGE_LIMITS if handed_in else ():
         if getattr(file.limits, key) != getattr(Limits(), key):
             message = "is for judges that are given by name; a judge object keeps the limits that it was made with"
             yield Problem(message, f"limits.{key}")
@@ -376,6 +376,7 @@ def rename_flags(given: Mapping[str, object]) -> dict[str, object]:
 
 
 JUDGE_KEYS = ("base_url", "base_urls", "key_variable", "params", "price", "structured_output")
+JUDGE_LIMITS = ("requests_per_minute", "tokens_per_minute", "timeout_s")  # of `limits`, those that each judge has
 
 
 def provider_of(judge: str) -> str:
