@@ -7,6 +7,7 @@ it. Colors come from CSS classes (`charts.css`), so that a chart follows the the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -72,12 +73,17 @@ def html_sentences(sentences: Iterable[str]) -> Markup:
     return Markup("").join(Markup("<p>{}</p>").format(escape_hidden(sentence)) for sentence in sentences)
 
 
-def histogram_chart(histogram: ScoreHistogram) -> Markup:
-    """Draw a bar for each bin, and below them the mean with its interval on the same axis."""
+def histogram_chart(histogram: ScoreHistogram, links: Sequence[str] = ()) -> Markup:
+    """Draw a bar for each bin, and below them the mean with its interval on the same axis.
+
+    Args:
+        histogram: What to draw.
+        links: Where the cases of each bin are; none, or empty, where there is nothing to lead to.
+    """
     height = HISTOGRAM_HEIGHT + 34
     slot = HISTOGRAM_WIDTH / len(histogram.bins)
-    whole = len(histogram.bins) > 1 and " to " not in histogram.bins[0].label
-    parts = _bars(histogram.bins)
+    whole = histogram.whole
+    parts = _bars(histogram.bins, links)
     parts += [
         _text("count", (at + 0.5) * slot, HISTOGRAM_HEIGHT - tall - 3, one.count)
         for at, (one, tall) in enumerate(_bar_heights(histogram.bins))
@@ -101,18 +107,26 @@ def histogram_chart(histogram: ScoreHistogram) -> Markup:
     return _svg("spread", HISTOGRAM_WIDTH, height, parts)
 
 
-def bar_chart(bins: Sequence[HistogramBin]) -> Markup:
-    """Draw a bar for each bin with its label under it: for grades."""
+def bar_chart(bins: Sequence[HistogramBin], links: Sequence[str] = ()) -> Markup:
+    """Draw a bar for each bin with its label under it: for grades. `links` as in `histogram_chart`."""
     slot = HISTOGRAM_WIDTH / max(1, len(bins))
     crowded = any(len(bin_.label) * 7 > slot for bin_ in bins)  # then every second label is a line lower
     height = HISTOGRAM_HEIGHT + (34 if crowded else 18)
-    parts = _bars(bins)
+    parts = _bars(bins, links)
     for at, (one, tall) in enumerate(_bar_heights(bins)):
         lower = 30 if crowded and at % 2 else 14
         parts.append(_text("count", (at + 0.5) * slot, HISTOGRAM_HEIGHT - tall - 3, one.count))
         parts.append(_text("tick", (at + 0.5) * slot, HISTOGRAM_HEIGHT + lower, one.label))
     parts.append(_line("axis", 0, HISTOGRAM_HEIGHT, HISTOGRAM_WIDTH, HISTOGRAM_HEIGHT))
     return _svg("spread", HISTOGRAM_WIDTH, height, parts)
+
+
+def bin_links(histogram: ScoreHistogram, list_link: Callable[..., str]) -> list[str]:
+    """Return where the cases of each bin of a criterion are; empty where no filter can tell them: of scores that are no
+    whole numbers, and of criteria that two rubrics have."""
+    if not histogram.whole or "." in histogram.key:
+        return [""] * len(histogram.bins)
+    return [list_link(criterion=histogram.key, least=one.label, most=one.label) for one in histogram.bins]
 
 
 def interval_chart(estimate: Interval, scale: ScaleRange, middle: float | None = None) -> Markup:
@@ -185,15 +199,18 @@ def _bar_heights(bins: Sequence[HistogramBin]) -> list[tuple[HistogramBin, float
     return [(bin_, max(tall, MIN_BAR_HEIGHT) if bin_.count else 0.0) for bin_, tall in zip(bins, heights, strict=True)]
 
 
-def _bars(bins: Sequence[HistogramBin]) -> list[Markup]:
+def _bars(bins: Sequence[HistogramBin], links: Sequence[str]) -> list[Markup]:
+    """Return the bars of bins that count something. Links are for the mouse: a table on the page has them, too."""
     slot = HISTOGRAM_WIDTH / max(1, len(bins))
-    return [
-        _rect("bar", at * slot + BAR_GAP, HISTOGRAM_HEIGHT - tall, slot - 2 * BAR_GAP, tall).replace(
+    parts = []
+    for at, ((bin_, tall), link) in enumerate(zip(_bar_heights(bins), links or repeat(""), strict=False)):
+        if not bin_.count:
+            continue
+        bar = _rect("bar", at * slot + BAR_GAP, HISTOGRAM_HEIGHT - tall, slot - 2 * BAR_GAP, tall).replace(
             "/>", Markup("><title>{}: {}</title></rect>").format(bin_.label, format_count(bin_.count, "verdict"))
         )
-        for at, (bin_, tall) in enumerate(_bar_heights(bins))
-        if bin_.count
-    ]
+        parts.append(Markup('<a href="{}" tabindex="-1">{}</a>').format(link, bar) if link else bar)
+    return parts
 
 
 def _svg(kind: str, width: int, height: int, parts: Iterable[Markup]) -> Markup:

@@ -534,4 +534,4 @@ def _list_link(**asked: str) -> str:
     if "group" in wanted:
         name, _, value = wanted.pop("group").partition("=")
         wanted[f"group.{name}"] = value
-    return "" if wanted.keys() & {"assertion", "passed", "style"} else f"#{urlencode(wanted)}"
+    return "" if wanted.keys() & {"assertion", "least", "passed", "style"} else f"#{urlencode(wanted)}"

@@ -57,6 +57,11 @@ class ScoreHistogram:
     mean: Interval
 
     @property
+    def whole(self) -> bool:
+        """Whether each bin is a single whole number."""
+        return len(self.bins) > 1 and " to " not in self.bins[0].label
+
+    @property
     def places(self) -> int:
         """Decimals that the mean is shown with."""
         return 3 if self.scale[1] - self.scale[0] <= 1 else 2
