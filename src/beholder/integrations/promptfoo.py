@@ -171,7 +171,7 @@ def _list_assertions(context: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _to_result(verdict: Verdict, run_id: str | None, passed: bool, threshold: float) -> dict[str, Any]:
     """Return the grading result; its parts are each criterion, by the threshold of the whole, and gates that failed."""
     whys = {flag.at: flag.why for flag in verdict.flags if flag.flag == "gate"}
-    gates = [{"pass": False, "score": 0, "reason": f"gate {key}: {whys[key]}"} for key in verdict.failed_gates]
+    gates = [f"gate {key}: {whys[key]}" for key in verdict.failed_gates]
     shares = {key: share for key, one in verdict.criteria.items() if (share := criterion_share(one)) is not None}
     lines = [explain_criterion(key, one) for key, one in verdict.criteria.items()]
     usage = verdict.usage
@@ -179,12 +179,10 @@ def _to_result(verdict: Verdict, run_id: str | None, passed: bool, threshold: fl
     return {
         "pass": passed,
         "score": verdict.score,
-        "reason": "\n".join(
-            [f"{verdict.rubric} {verdict.score:.4g} by {verdict.judge}", *(one["reason"] for one in gates), *lines]
-        ),
+        "reason": "\n".join([f"{verdict.rubric} {verdict.score:.4g} by {verdict.judge}", *gates, *lines]),
         "namedScores": shares,
         "componentResults": [
-            *gates,
+            *({"pass": False, "score": 0, "reason": gate} for gate in gates),
             *(
                 {"pass": shares[key] >= threshold, "score": shares[key], "reason": line}
                 for key, line in zip(verdict.criteria, lines, strict=True)
