@@ -31,7 +31,7 @@ LINES = ["light 3 of 7: Are the shadows soft? hard edges below the car", "color 
         mlflow._explain(VERDICT, None),
         github._describe_verdict(VERDICT),
         "\n".join(plugin._explain(VERDICT)),
-        promptfoo._to_result(VERDICT, None, True)["reason"],
+        promptfoo._to_result(VERDICT, None, True, 0.5)["reason"],
     ],
     ids=["mlflow", "github", "pytest", "promptfoo"],
 )

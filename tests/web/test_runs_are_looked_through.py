@@ -99,6 +99,18 @@ def test_a_run_says_what_it_came_to(client: httpx.Client) -> None:
     assert client.get(f"/runs/{RUN}").text == client.get("/runs/latest").text
 
 
+def test_bars_and_numbers_of_a_run_lead_to_the_cases_that_they_count(client: httpx.Client) -> None:
+    page = worked_out(client, f"/runs/{RUN}")
+    bars = re.findall(r'<a href="([^"]*)" tabindex="-1"><rect class="bar"[^>]*><title>[^:]*: (\d+) verdict', page)
+    cells = re.findall(r'<td class="number"><a href="([^"]*)">(\d+)</a></td>', page)
+    assert sorted(bars) == sorted(cells)  # the table has what only the mouse reaches in the chart
+    assert {"grade=F", "criterion=accuracy"} <= {
+        html.unescape(link).partition("?")[2].split("&")[0] for link, _ in bars
+    }
+    for link, count in bars:
+        assert f" of {count} verdict" in client.get(html.unescape(link)).text, link
+
+
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
