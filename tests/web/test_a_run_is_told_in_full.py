@@ -51,7 +51,7 @@ def test_it_has_findings_corrections_and_evidence_as_the_report_has(tmp_path: Pa
             "Corrected by code 16",
             "accuracy.score 5 4 1 failed assertions allow at most 4 6",
             "pixels disagree audit 5 5 of 5, but nothing was changed",
-            "Refused: The judge would not look at faces.",
+            "Refused, for example: The judge would not look at faces.",
             "gpt-5-mini-2025-08-07",
         ):
             assert part in text, part
