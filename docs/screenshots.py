@@ -48,8 +48,9 @@ def main() -> None:
             browser = playwright.chromium.launch(executable_path=place, args=["--no-sandbox"])
             _taken(browser, page.as_uri(), "light", DOCS / "report.webp")
             compared = f"{address}/compare?before={runs[RUN]}&after={runs[NEXT]}"
-            _taken(browser, compared, "light", DOCS / "compare.webp", at="#charts-title")
-            _taken(browser, f"{address}/matrix?run={runs['demo-restyles']}", "light", DOCS / "matrix.webp", at="table")
+            _taken(browser, compared, "light", DOCS / "compare.webp", at="#cases")
+            beside = f"{address}/matrix?run={runs[RUN]}&run={runs[NEXT]}"
+            _taken(browser, beside, "dark", DOCS / "matrix.webp", at="#rows-title")
             for name, run, case, shade, click in CASES:
                 _taken(browser, f"{address}/runs/{runs[run]}/case?id={case}", shade, DOCS / f"{name}.webp", click)
             browser.close()
