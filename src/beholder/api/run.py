@@ -383,7 +383,7 @@ class Run:
             path: The file, or an open binary file; by default a file named after the run.
             format: "html", "md" or "junit"; by default what the file's name ends in, else "html".
             max_mb: How large an HTML file may be, in million bytes. Pictures lose detail until it fits; of a very
-                large run it has reasons and pictures of the flagged and the worst cases only.
+                large run it has reasons and pictures of the worst cases only.
             worst: Of HTML: only so many cases are in the file, those that failed and the worst. Its
                 numbers are still of all cases.
             against: An older run: the report also says what changed since.

@@ -428,7 +428,7 @@ def report(
     """Write a run as one HTML file with its images, which opens from disk and asks for nothing from elsewhere.
 
     Pictures are the small copies that the ledger keeps; they lose detail until the file is within --max-mb. Of a very
-    large run it has reasons and pictures of the flagged and the worst cases only; --worst N chooses so many from the
+    large run it has reasons and pictures of the worst cases only; --worst N chooses so many from the
     start. `--format md` is for a pull request,
     `--format junit` for programs that show test results.
     """

@@ -1,7 +1,7 @@
 """The HTML report: a run as one file that opens from disk, without network or server.
 
 `write_report` keeps the file within a size limit. Pictures are the thumbnails of the ledger, reduced until they fit;
-then texts are cut; then only the flagged and the worst verdicts have their details and pictures in it. Style sheets and
+then texts are cut; then only the worst verdicts have their details and pictures in it. Style sheets and
 scripts are bundled into one `<style>` and one `<script>` under a content-security policy that allows nothing else.
 `make_environment` is the Jinja environment that the web app uses too: all text is escaped, and characters that hide or
 reorder letters are shown as escapes.
@@ -189,7 +189,7 @@ def write_report(
         record: The run.
         out: Where the page is written.
         max_mb: Size limit in million bytes. Pictures lose detail first, then texts are cut; where that is not enough,
-            only the flagged and the worst verdicts have details and pictures, and the others stay in the list, as long
+            only the worst verdicts have details and pictures, and the others stay in the list, as long
             as that is within the limit.
         worst: Only so many verdicts are in the page: those that failed, and the worst.
         group: Name of the group of cases that belong together (clusters of the bootstrap); else `source`.
